@@ -126,7 +126,7 @@ clean:
 	@touch $@
 
 .venv/.package: .venv/.python pyproject.toml
-	$(PIP) install --quiet --editable '.[aws,nats,postgres,sqlite,cli,testing]'
+	$(PIP) install --quiet --editable '.[aws,asyncio,nats,postgres,sqlite,cli,testing]'
 	@touch .venv/.demo $@
 
 .venv/.tools: .venv/.package

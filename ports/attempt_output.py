@@ -13,7 +13,6 @@ import attrs
 from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.records.values import Micros, Payload
-from holdfast.ports.validation import TEXT, check
 
 COST_DIGITS: Final = 12
 """Costs are stored as integers with this many decimal places."""
@@ -36,28 +35,6 @@ class AiCallKind(StrEnum):
     EMBED = "embed"
     STREAM = "stream"
     BATCH = "batch"
-
-
-def _text(_: object, field: "attrs.Attribute[str]", value: object) -> None:
-    check("Actor", TEXT, **{field.name: value})
-
-
-@attrs.frozen
-class AnnotationAuthor:
-    """The author of an annotation.
-
-    Attributes:
-        kind: For example `person`, `service` or `stage`.
-        id: Identifies the author among those of that kind.
-        version: The author's version, if that matters.
-
-    Raises:
-        InvalidArgumentError: One of these is not a string.
-    """
-
-    kind: str = attrs.field(default="", validator=_text)
-    id: str = attrs.field(default="", validator=_text)
-    version: str = attrs.field(default="", validator=_text)
 
 
 @attrs.frozen(kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast, get_args
 
 import attrs
 
+from holdfast.ports.actors import Actor
 from holdfast.ports.blobs import is_blob_key
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import parse
@@ -225,9 +226,18 @@ def _kept(text: str) -> None:
 
 
 def _options(text: str) -> None:
-    for names in cast("dict[str, list[object]]", _object(text)).values():
+    options = _object(text)
+    Actor.of(options.pop("actor", {}))
+    for names in cast("dict[str, list[object]]", options).values():
         if not all(isinstance(name, str) for name in names):
             raise TypeError("not all are texts")
+
+
+def _skips(text: str) -> None:
+    for skip in cast("dict[str, dict[str, object]]", _object(text)).values():
+        Actor.of(skip.get("actor", {}))
+        if not isinstance(skip["reason"], str):
+            raise TypeError("not all have a reason")
 
 
 def _items(text: str) -> None:
@@ -286,8 +296,8 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
     Job: dict.fromkeys(("queue_position", "priority"), _number(-NUMBER_MAX, NUMBER_MAX)),
     HistoryRow: {"payload": _optional(_text), "data": _optional(_that(_object, "JSON object"))},
     MapItems: {"items": _that(_items, "list of items")},
-    Stream: {"skipped_rows": _optional(_that(_texts, "JSON object of texts"))},
-    Sink: {"options": _optional(_that(_options, "JSON object of lists"))},
+    Stream: {"skipped_rows": _optional(_that(_skips, "JSON object of objects with a reason"))},
+    Sink: {"options": _optional(_that(_options, "JSON object of lists, and an actor"))},
     RateWindow: {},
     Session: {},
 }

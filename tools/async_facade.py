@@ -43,7 +43,7 @@ class Facade(NamedTuple):
     immediate: frozenset[str] = frozenset()
     """Methods that do not read the store before they return: they are called without a thread."""
     omitted: frozenset[str] = frozenset()
-    """Public methods that only hosts use."""
+    """Public methods that only hosts use, or that the async class has by hand."""
 
 
 FACADES = (
@@ -55,6 +55,7 @@ FACADES = (
         summary="The methods of `Engine`. Each calls the one of `SyncEngine` in a thread.",
         docstring="The methods of `Engine` that are those of `SyncEngine`.",
         immediate=frozenset({"handle", "runs", "dead_letters", "check_upgrade"}),
+        omitted=frozenset({"acting_as"}),
     ),
     Facade(
         source="hosts/client/sync_run_handle.py",

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 import attrs
 
 from holdfast.client import (
+    Actor,
     AiCallInfo,
     AiTotals,
-    AnnotationAuthor,
     AnnotationInfo,
     ArtifactInfo,
     ChildInfo,
@@ -80,7 +80,7 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     ValuePreview: "",
     RunError: "",
     ParentRun: "",
-    AnnotationAuthor: "",
+    Actor: "",
     DoctorFinding: "",
 }
 """Each class, with the commands and methods that return it."""

@@ -48,6 +48,7 @@ _JSON_TYPES: Final = {
     "tuple[str, ...]": "array of strings",
     "Mapping[str, object]": "object",
     "RecordedError": "[error](#errors)",
+    "Actor": "[actor](#actors)",
 }
 _NOT_STORED: Final = (
     ("user.<type>", "A stage published it. `data` is what it published."),
@@ -60,6 +61,12 @@ _NOT_STORED: Final = (
 _SKIPPED_DATA: Final = (
     ("type", "string", "The type of the skipped event."),
     ("reason", "string", "The reason that was given."),
+    ("actor", "[actor](#actors), optional", "Who skipped it; left out: unknown."),
+)
+_ACTOR_DATA: Final = (
+    ("kind", "string, optional", "For example `user` or `service`."),
+    ("id", "string, optional", "Identifies the actor among those of that kind."),
+    ("version", "string, optional", "The actor's version, if that matters."),
 )
 
 
@@ -139,6 +146,7 @@ def _generated() -> Iterator[str]:
         if data:
             yield from ("", f"### `{kind}`", "", *data)
     yield from ("", "### `event.skipped`", "", *_table(Field(*one) for one in _SKIPPED_DATA))
+    yield from ("", "### Actors", "", *_table(Field(*one) for one in _ACTOR_DATA))
     yield from ("", "### Errors", "", *_table(fields_of(events.RecordedError)))
 
 

@@ -1,10 +1,15 @@
 """Transactions of step bodies, through SQLAlchemy, which the store's own rows join at the end."""
 
+import asyncio
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, TypeVar
 
+import attrs
 from sqlalchemy import Connection, Engine, RootTransaction, event
+from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.util import await_only
 
 from holdfast.adapters.sql.database import Link, Shared
 from holdfast.adapters.sql.transaction import SqlTransaction
@@ -19,12 +24,22 @@ R = TypeVar("R")
 _IN_BODY: Final = "holdfast_in_body"
 
 
+@attrs.frozen
+class Handle:
+    """What a body writes with."""
+
+    given: object
+    """The connection or session that it gets."""
+    session: "Session | None" = None
+    """The session, which is flushed before the store's own rows are written, and closed at the end."""
+
+
 class JoinedTransaction:
     """See `SharedTransaction`."""
 
     def __init__(
         self,
-        handle: object,
+        handle: Handle,
         shared: Shared,
         new_transaction: Callable[[Link], SqlTransaction],
         has_receipt: Callable[[], bool],
@@ -41,12 +56,13 @@ class JoinedTransaction:
     @property
     def given(self) -> object:
         """See `SharedTransaction.given`."""
-        return self._handle
+        return self._handle.given
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
         """See `SharedTransaction.join`."""
-        if not isinstance(self._handle, Connection) and self._is_open:
-            cast("Session", self._handle).flush()
+        session = self._handle.session
+        if session is not None and self._is_open:
+            session.flush()
         if not self._is_open:
             raise TransactionEndedError
         link = self._shared.link
@@ -70,34 +86,67 @@ class JoinedTransaction:
         return self._has_receipt()
 
 
-def handle_for(connection: Connection, wanted: type) -> object:
+def handle_for(connection: Connection, wanted: type) -> Handle:
     """Return an object of class `wanted` that works in a connection's transaction. NoTransactionError otherwise."""
     if isinstance(connection, wanted):
-        return connection
-    # Imported here, because most programs do not need it.
+        return Handle(connection)
+    # Imported here, because most programs do not need them.
     from sqlalchemy.orm import Session
 
     if issubclass(wanted, Session):
-        return wanted(bind=connection, join_transaction_mode="rollback_only")
-    raise NoTransactionError(
-        f"this store provides a sqlalchemy.Connection or Session, not {wanted.__module__}.{wanted.__qualname__}"
-    )
+        session = wanted(bind=connection, join_transaction_mode="rollback_only")
+        return Handle(session, session)
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+
+    if not issubclass(wanted, AsyncConnection | AsyncSession):
+        raise NoTransactionError(
+            "this store provides a sqlalchemy.Connection, a Session, an AsyncConnection or an AsyncSession, not"
+            f" {wanted.__module__}.{wanted.__qualname__}"
+        )
+    if find_spec("greenlet") is None:
+        raise NoTransactionError(f'{wanted.__name__} needs greenlet: pip install "holdfast[asyncio]"')
+    event.listen(connection, "before_cursor_execute", _yield_to_loop)
+    async_connection = AsyncConnection(AsyncEngine(connection.engine), connection)
+    if issubclass(wanted, AsyncConnection):
+        return Handle(async_connection)
+    async_session = wanted(bind=async_connection, join_transaction_mode="rollback_only")
+    return Handle(async_session, async_session.sync_session)
+
+
+class BodyCursor:
+    """A part of the class of a driver's cursors, so that async connections and sessions can work with them."""
+
+    async def _async_soft_close(self) -> None:
+        """Do nothing: SQLAlchemy awaits this before it returns results, and closing these cursors does not wait."""
+
+
+def _yield_to_loop(*_: object) -> None:
+    """Give the event loop of an async body a turn before each statement, which blocks it.
+
+    There a body that has timed out is cancelled. Also, SQLAlchemy refuses a connection that never awaits anything.
+    """
+    with suppress(MissingGreenlet):  # the flush after the body is not async
+        await_only(asyncio.sleep(0))
 
 
 @contextmanager
-def closing(handle: object) -> Generator[None]:
+def closing(handle: Handle) -> Generator[None]:
     """Close a session at the end. A connection is closed by its owner."""
     try:
         yield
     finally:
-        if not isinstance(handle, Connection):
-            cast("Session", handle).close()
+        if handle.session is not None:
+            handle.session.close()
 
 
 def for_bodies(engine: Engine) -> Engine:
     """Make connections of an engine refuse what bodies must not do within `in_body`: commit, or begin again."""
     event.listen(engine, "commit", _refuse)
     event.listen(engine, "begin", _refuse)
+    # Async bodies get the same connections as others: each has a thread and an event loop of its own, so a driver that
+    # blocks is no worse than one that does not. SQLAlchemy checks the flag before it wraps an engine. It expects a
+    # `BodyCursor` then.
+    engine.dialect.is_async = True
     return engine
 
 

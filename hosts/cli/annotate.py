@@ -6,14 +6,12 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.inspection.annotations import annotate_command as command_of
-from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.json import parse_input
 
 
 @click.command("annotate", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID NAME=TEXT...")
 @click.option("--json-values", is_flag=True, help="The text after each = is JSON.")
-@click.option("--actor", default="", metavar="KIND:ID", help="The author, such as person:ann.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for people.")
 @click.option(
     "--key", metavar="KEY", help="Annotate once: an earlier annotation with this key stays as it is."
@@ -28,7 +26,6 @@ def annotate_command(
     target: Target,
     words: tuple[str, ...],
     json_values: bool,
-    actor: str,
     reason: str,
     key: str | None,
     stage: str | None,
@@ -41,21 +38,19 @@ def annotate_command(
         raise click.UsageError(f"{others[-1]!r} is not an annotation: write NAME=TEXT")
     spec, (run_id,) = target.split(others, "ID")
     annotations = _annotations(pairs, are_json=json_values)
-    kind, _, actor_id = actor.partition(":")
     with target.opened(spec) as engine:
         command = command_of(
             engine.core.namespace,
             run_id,
             annotations,
             {
-                "actor": AnnotationAuthor(kind, actor_id),
                 "reason": reason,
                 "key": key,
                 "stage": stage,
                 "item": item,
             },
         )
-        stored = engine.core.kernel.dispatch(command).stored
+        stored = engine.client.dispatch(command).stored
     if screen.as_json:
         screen.data({"id": run_id, "stored": stored})
     else:

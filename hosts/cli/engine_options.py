@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import functools
+import getpass
 import importlib
 import os
 import sys
@@ -22,10 +23,12 @@ from holdfast.hosts.wiring.stores import PATIENCE, check_schema, schema_of
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.ports.actors import Actor
 from holdfast.ports.events import EventSink
 
 ENGINE_VARIABLE: Final = "HOLDFAST_ENGINE"
 URL_VARIABLE: Final = "HOLDFAST_URL"
+ACTOR_VARIABLE: Final = "HOLDFAST_ACTOR"
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +47,8 @@ class Target:
     """The URL of the scheduler."""
     patience: float | None = None
     """How long to retry while the database is unreachable, in seconds."""
+    actor: Actor | None = None
+    """Who issues the command; None if the operating system has no name for the user."""
 
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
         """Split a command's arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
@@ -85,7 +90,7 @@ class Target:
         try:
             if url is not None and checks_schema:
                 check_schema(engine.core.stores)
-            yield engine
+            yield engine if self.actor is None else engine.acting_as(self.actor)
         finally:
             engine.core.close()
 
@@ -111,6 +116,27 @@ class Target:
             migrate=False,
             patience=PATIENCE if self.patience is None else self.patience,
         )
+
+
+def _actor(_: click.Context, __: click.Parameter, text: str | None) -> Actor | None:
+    """Return the actor that an option names; by default the user of the operating system."""
+    if text:
+        kind, colon, name = text.partition(":")
+        return Actor(kind, name) if colon else Actor("user", text)
+    try:
+        return Actor("user", getpass.getuser())
+    except (OSError, KeyError, ImportError):  # what it raises without a name depends on Python's version
+        return None
+
+
+actor_option: Final = click.option(
+    "--actor",
+    envvar=ACTOR_VARIABLE,
+    callback=_actor,
+    metavar="[KIND:]ID",
+    help=f"Who issues the command, such as ann or service:billing. [{ACTOR_VARIABLE}]  [default: your user name]",
+)
+"""The option that names the actor of a command. Its body gets an `actor`."""
 
 
 def engine_options(body: Callable[..., None]) -> Callable[..., None]:
@@ -141,6 +167,7 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
         metavar="SECONDS",
         help=f"With a URL: how long to retry while the database is unreachable.  [default: {PATIENCE:g}]",
     )
+    @actor_option
     @functools.wraps(body)
     def with_target(
         *,
@@ -150,6 +177,7 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
         transport: str | None,
         scheduler: str | None,
         patience: float | None,
+        actor: Actor | None,
         **options: object,
     ) -> None:
         target = Target(
@@ -159,6 +187,7 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
             transport=transport,
             scheduler=scheduler,
             patience=patience,
+            actor=actor,
         )
         body(target=target, **options)
 

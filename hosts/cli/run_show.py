@@ -267,8 +267,12 @@ def _facts_table(screen: Screen, run: RunDetails, now: datetime) -> Table:
         rows.add_row("Waits for", _waits(screen, run, now))
     age = format_length(max(timedelta(), now - run.created_at))
     rows.add_row("Created", f"{screen.instant(run.created_at)}  ({age} ago)")
+    if run.started_by is not None:
+        rows.add_row("Started by", safe(run.started_by.text))
     if run.ended_at is not None:
         rows.add_row("Ended", screen.instant(run.ended_at))
+    if run.cancelled_by is not None:
+        rows.add_row("Cancelled by", safe(run.cancelled_by.text))
     rows.add_row("Duration", format_length(run.duration) + ("" if run.ended_at else " so far"))
     if run.deadline is not None:
         rows.add_row("Deadline", screen.instant(run.deadline))

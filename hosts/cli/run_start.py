@@ -10,7 +10,7 @@ import click
 from typing_extensions import override
 
 from holdfast.hosts.cli.console import Screen, safe, screen_options
-from holdfast.hosts.cli.engine_options import Target, default_engine
+from holdfast.hosts.cli.engine_options import Target, actor_option, default_engine
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import instant_of, length, named_texts, start_moment
 from holdfast.hosts.cli.run_wait import wait_for
@@ -26,6 +26,7 @@ from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode_input
 from holdfast.kernel.values.type_forms import NoneType, show, unwrap
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidValueError
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.urls import shown_url
@@ -114,11 +115,13 @@ class _IfExists(click.Choice[str]):
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait: the maximum wait."
 )
+@actor_option
 @screen_options
 def start_command(
     *,
     screen: Screen,
     words: tuple[str, ...],
+    actor: Actor | None,
     input_file: str | None,
     wait: bool,
     timeout: float | None,
@@ -136,7 +139,7 @@ def start_command(
             raise click.UsageError("pass the input as INPUT or with --input-file, not both")
         text = _read(input_file)
     options = _options(settings, utc=screen.zone is not None)
-    with Target().opened(spec) as engine:
+    with Target(actor=actor).opened(spec) as engine:
         core = engine.core
         configs = cast("tuple[str, ...]", settings["configs"])
         created = _start(engine.client, workflow, text, options, configs)

@@ -22,6 +22,7 @@ from holdfast.hosts.inspection.steps import StepDetails, error_line
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.text import counted, format_duration
 from holdfast.kernel.history import events
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import micros
 from holdfast.ports.json import compact
 
@@ -122,6 +123,8 @@ def _details(event: RunEvent) -> str:
         texts = (kind, one_line(str(data["message"])) if data["message"] else None)
         parts.append(": ".join(str(text) for text in texts if text))
     parts.extend(f"{name}: {data[name]}" for name in ("reason", "cause") if name in data)
+    if "actor" in data and issubclass(events.class_of(event.type), events.OperatorEvent):
+        parts.append(f"by {Actor.of(data['actor']).text}")
     value = "" if event.payload is None else f" → {preview_text(event.payload, 60)}"
     return safe(f"{', '.join(parts)}{value}")
 

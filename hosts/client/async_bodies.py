@@ -24,6 +24,7 @@ from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.queries import UpdateCall
+from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import EngineClosedError
 from holdfast.ports.records.run import TERMINAL
@@ -71,10 +72,11 @@ async def update(
     *,
     timeout: Duration | None = None,
     idempotency_key: str | None = None,
+    actor: Actor | None = None,
 ) -> T:
     """Store an update in a thread, and wait for its reply without one."""
     seconds = seconds_of(timeout, "update")
-    reply = await in_thread(lambda: handle.submit_update(call, idempotency_key=idempotency_key))
+    reply = await in_thread(lambda: handle.submit_update(call, idempotency_key=idempotency_key, actor=actor))
     try:
         with anyio.fail_after(seconds):
             while (text := await in_thread(reply.read_reply)) is None:

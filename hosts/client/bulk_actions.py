@@ -158,8 +158,7 @@ def apply_to_all(
     """
     result = BulkResult()
     for page in _pages(dispatcher.core, which, action.at_once, checked_limit(limit)):
-        answers: list[Answer] = list(dispatcher.core.kernel.dispatch_many([command(run) for run in page]))
-        dispatcher.follow_up(*answers)
+        answers: list[Answer] = list(dispatcher.dispatch_many([command(run) for run in page]))
         result = result.with_page(page, answers)
         on_page(result)
     return result

@@ -1,8 +1,10 @@
 """The commands of an application: starts, messages, updates. Shared by all run handles of one engine."""
 
 import hashlib
+import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar, cast
+from copy import copy
+from typing import Any, Self, TypeVar, cast
 
 from typing_extensions import override
 
@@ -17,13 +19,19 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.commands import ChannelMessage, Command, RunCreate
-from holdfast.ports.errors import RunNotFoundError
+from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, RunCreate
+from holdfast.kernel.commands.codec import command_json
+from holdfast.ports.actors import ACTOR, Actor
+from holdfast.ports.errors import CommandError, RunNotFoundError
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import TERMINAL, RunName
 from holdfast.ports.records.values import Payload
+from holdfast.ports.structs import evolve
+from holdfast.ports.validation import check
 
 R = TypeVar("R")
+
+_log = logging.getLogger("holdfast.engine")
 
 
 class Client(Dispatcher):
@@ -36,6 +44,35 @@ class Client(Dispatcher):
         self._starting = StartCommandBuilder(core.namespace, core.registry, self.stored)
         self._batcher = core.own(GroupCommit(self._dispatch_many))
         self._has_around = around_dispatch(core.interceptors) is not None
+        self._actor: Actor | None = None
+
+    def acting_as(self, actor: Actor | None, /) -> Self:
+        """Return this client for commands of an actor; unchanged for None. InvalidArgumentError."""
+        check("acting_as", ACTOR.or_none, actor=actor)
+        if actor is None:
+            return self
+        client = copy(self)
+        client._actor = actor
+        return client
+
+    @override
+    def dispatch(self, command: Command[R]) -> R:
+        return super().dispatch(self._signed(command))
+
+    @override
+    def dispatch_many(self, commands: Sequence[Command[R]]) -> list[R | CommandError]:
+        return super().dispatch_many([self._signed(command) for command in commands])
+
+    def _signed(self, command: Command[R]) -> Command[R]:
+        """Return a command with its actor: this client's, if it is an operator's command without one."""
+        if not isinstance(command, OperatorCommand):
+            return command
+        signed: OperatorCommand[R] = command
+        if signed.actor is None and self._actor is not None:
+            signed = evolve(signed, actor=self._actor)
+        if signed.actor is not None and not signed.is_kept:
+            _log.info("%s by %s: %s", signed.type, signed.actor.text, command_json(signed))
+        return signed
 
     def _dispatch_many(self, commands: Sequence[Command[Any]]) -> Sequence[object]:
         return self.core.kernel.dispatch_many(commands)

@@ -1,6 +1,7 @@
 """The engine, the application's client of a store, for async code."""
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -19,6 +20,7 @@ from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.ports.actors import Actor
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.durations import Duration
 from holdfast.ports.scheduler import Scheduler
@@ -159,6 +161,13 @@ class Engine(EngineMethods):
             )
 
         __exit__ = __enter__
+
+    def acting_as(self, actor: Actor, /) -> Self:
+        """Return this engine for an actor. See `SyncEngine.acting_as`."""
+        engine = copy(self)
+        engine._sync = self._sync.acting_as(actor)
+        engine.client = engine._sync.client
+        return engine
 
     @property
     def sync(self) -> SyncEngine:

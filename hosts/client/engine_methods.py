@@ -23,6 +23,7 @@ from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.commands import StagesWoken
+from holdfast.ports.actors import Actor
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.run import RunStatus
 
@@ -41,8 +42,8 @@ class EngineMethods:
         Args:
             call: The call of a workflow: `my_workflow(argument)`.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
-                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides` and
-                `signals`. See `StartOptions`.
+                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides`, `signals`
+                and `actor`. See `StartOptions`.
 
         Raises:
             InvalidArgumentError: `call` is not the call of a workflow, or an option has an invalid value.
@@ -99,11 +100,12 @@ class EngineMethods:
         """
         return RunHandle(self._sync.handle(workflow, id))
 
-    async def wake(self, key: str, /) -> StagesWoken:
+    async def wake(self, key: str, /, *, actor: Actor | None = None) -> StagesWoken:
         """Check external work now, instead of at its next poll. For webhooks, for instance.
 
         Args:
             key: The key that the stage passed to `suspend`.
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
 
         Returns:
             How many stages or map items are `woken`.
@@ -112,7 +114,7 @@ class EngineMethods:
             NothingToWakeError: No suspended stage has this key. If the stage may not be suspended yet, try again later.
             InvalidArgumentError: `key` is not a string.
         """
-        return await in_thread(lambda: self._sync.wake(key))
+        return await in_thread(lambda: self._sync.wake(key, actor=actor))
 
     def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
         """Return the runs of this namespace, newest first. They are read page by page.
@@ -139,7 +141,12 @@ class EngineMethods:
         return await in_thread(lambda: self._sync.count(**options))
 
     async def cancel_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Cancel all runs that match, oldest first, in transactions of at most 500 runs. See `RunHandle.cancel`.
 
@@ -148,6 +155,7 @@ class EngineMethods:
         Args:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
                 Without `status`, all active runs. See `FilterOptions`.
 
@@ -155,33 +163,56 @@ class EngineMethods:
             InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.
             UnavailableError: The store can't be reached. Some of the runs may be cancelled.
         """
-        return await in_thread(lambda: self._sync.cancel_all(reason=reason, limit=limit, **which))
+        return await in_thread(
+            lambda: self._sync.cancel_all(reason=reason, limit=limit, actor=actor, **which)
+        )
 
     async def terminate_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """End all runs that match at once as cancelled, without cleanup. Otherwise as `cancel_all`."""
-        return await in_thread(lambda: self._sync.terminate_all(reason=reason, limit=limit, **which))
+        return await in_thread(
+            lambda: self._sync.terminate_all(reason=reason, limit=limit, actor=actor, **which)
+        )
 
     async def pause_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Pause all runs that match: nothing new starts until they are resumed. Otherwise as `cancel_all`."""
-        return await in_thread(lambda: self._sync.pause_all(reason=reason, limit=limit, **which))
+        return await in_thread(lambda: self._sync.pause_all(reason=reason, limit=limit, actor=actor, **which))
 
     async def resume_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`."""
-        return await in_thread(lambda: self._sync.resume_all(reason=reason, limit=limit, **which))
+        return await in_thread(
+            lambda: self._sync.resume_all(reason=reason, limit=limit, actor=actor, **which)
+        )
 
-    async def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
+    async def remove_all(
+        self, *, limit: int | None = None, actor: Actor | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
         """Delete all ended runs that match from the store. See `RunHandle.remove`; otherwise as `cancel_all`.
 
         Runs that can't be removed yet are refused. Without `status`, ended runs of any status; pass `ended_before` to
         keep recent ones.
         """
-        return await in_thread(lambda: self._sync.remove_all(limit=limit, **which))
+        return await in_thread(lambda: self._sync.remove_all(limit=limit, actor=actor, **which))
 
     async def rerun_all(
         self,
@@ -191,6 +222,7 @@ class EngineMethods:
         version: str | None = None,
         reason: str = "",
         limit: int | None = None,
+        actor: Actor | None = None,
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Run all runs that match again, in transactions of at most 100 runs. Without `status`, the failed ones.
@@ -203,14 +235,23 @@ class EngineMethods:
             version: The version of the workflow to run; the same one if omitted.
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters, as for `cancel_all`.
         """
         return await in_thread(
-            lambda: self._sync.rerun_all(stage, version=version, reason=reason, limit=limit, **which)
+            lambda: self._sync.rerun_all(
+                stage, version=version, reason=reason, limit=limit, actor=actor, **which
+            )
         )
 
     async def register_sink(
-        self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
+        self,
+        name: str,
+        /,
+        *,
+        since: datetime | None = None,
+        types: Collection[str] = (),
+        actor: Actor | None = None,
     ) -> SinkInfo:
         """Register a sink under a name, so that events are delivered to it. An existing sink is not changed.
 
@@ -218,17 +259,23 @@ class EngineMethods:
             name: 1 to 100 of `a-z 0-9 _ . -`. Workers get the `EventSink` under this name.
             since: Deliver events stored at this instant or later, an aware datetime; from now on if omitted.
             types: Deliver only these types of events: `run.failed`, or `user.*` for a prefix. All types if empty.
+            actor: Who registers it; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             InvalidCommandError: The name or a type is not valid.
             SinkExistsError: The sink is registered with other types.
             InvalidArgumentError: An argument has the wrong type.
         """
-        return await in_thread(lambda: self._sync.register_sink(name, since=since, types=types))
+        return await in_thread(lambda: self._sync.register_sink(name, since=since, types=types, actor=actor))
 
-    async def remove_sink(self, name: str, /) -> bool:
-        """Remove a sink, with its undelivered events and its dead letters. Return whether it existed."""
-        return await in_thread(lambda: self._sync.remove_sink(name))
+    async def remove_sink(self, name: str, /, *, actor: Actor | None = None) -> bool:
+        """Remove a sink, with its undelivered events and its dead letters. Return whether it existed.
+
+        Args:
+            name: The name of the sink.
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
+        """
+        return await in_thread(lambda: self._sync.remove_sink(name, actor=actor))
 
     async def sinks(self) -> list[SinkInfo]:
         """Return the sinks of this namespace, sorted by name."""
@@ -258,22 +305,31 @@ class EngineMethods:
         return iterate_in_thread(self._sync.dead_letters(sink=sink, run_id=run_id))
 
     async def replay_dead_letters(
-        self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
+        self,
+        *,
+        sink: str = "",
+        run_id: str = "",
+        skip: bool = False,
+        reason: str = "",
+        actor: Actor | None = None,
     ) -> int:
         """Deliver dead-lettered streams again, from the refused event on. Return the number of streams.
 
         Args:
             sink: Only those of this sink; of all sinks if omitted.
             run_id: Only those of this run; of all runs if omitted.
-            skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` in its place.
+            skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` and the actor in its place.
             reason: A text for operators.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             SinkNotFoundError: The sink does not exist.
             RunNotFoundError: The run does not exist.
         """
         return await in_thread(
-            lambda: self._sync.replay_dead_letters(sink=sink, run_id=run_id, skip=skip, reason=reason)
+            lambda: self._sync.replay_dead_letters(
+                sink=sink, run_id=run_id, skip=skip, reason=reason, actor=actor
+            )
         )
 
     def check_upgrade(
@@ -313,6 +369,7 @@ class EngineMethods:
         blobs: bool = False,
         limit: int = FINDINGS,
         all_namespaces: bool = False,
+        actor: Actor | None = None,
     ) -> Diagnosis:
         """Check the runs, limits and sinks of this namespace against the invariants.
 
@@ -324,10 +381,13 @@ class EngineMethods:
             blobs: Read every referenced blob too.
             limit: The maximum number of findings in the result; all are counted.
             all_namespaces: Check, and repair, all namespaces of the store.
+            actor: Who repairs; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             UnavailableError: The store can't be reached.
         """
         return await in_thread(
-            lambda: self._sync.doctor(repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces)
+            lambda: self._sync.doctor(
+                repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces, actor=actor
+            )
         )

@@ -26,6 +26,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import RunAnnotated, RunPaused, RunRerun, RunSignalled, RunStopped, StagesWoken
 from holdfast.kernel.runs.rerun_preview import RerunPreview
+from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
 
 T = TypeVar("T")
@@ -315,7 +316,7 @@ class RunHandle(Generic[Out]):
         """
         return await in_thread(lambda: self._sync.ai_totals(topic=topic, by=by))
 
-    async def cancel(self, *, reason: str = "") -> RunStopped:
+    async def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """Cancel the run. Does nothing if it has ended.
 
         A durable function gets a CancelledError at the point where it waits, and may clean up and run its
@@ -323,6 +324,7 @@ class RunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -330,13 +332,14 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(lambda: self._sync.cancel(reason=reason))
+        return await in_thread(lambda: self._sync.cancel(reason=reason, actor=actor))
 
-    async def terminate(self, *, reason: str = "") -> RunStopped:
+    async def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -344,9 +347,11 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(lambda: self._sync.terminate(reason=reason))
+        return await in_thread(lambda: self._sync.terminate(reason=reason, actor=actor))
 
-    async def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
+    async def signal(
+        self, signal: Signal, /, *, idempotency_key: str | None = None, actor: Actor | None = None
+    ) -> RunSignalled:
         """Send a message to the run: `await run.signal(approval(decision))`. The message is stored when this returns.
 
         The function receives it from its channel, whether it waits there already or receives later; paused and pending
@@ -356,6 +361,7 @@ class RunHandle(Generic[Out]):
         Args:
             signal: A message with its channel.
             idempotency_key: Sending again with the same key sends nothing and returns the first reply.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The position of the message, for `message`; its `status` is that of the run.
@@ -369,7 +375,9 @@ class RunHandle(Generic[Out]):
             IdempotencyConflictError: The key was used for another command.
             InvalidArgumentError: `signal` is not a signal.
         """
-        return await in_thread(lambda: self._sync.signal(signal, idempotency_key=idempotency_key))
+        return await in_thread(
+            lambda: self._sync.signal(signal, idempotency_key=idempotency_key, actor=actor)
+        )
 
     async def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
         """Return the messages of one generation in the order of arrival, each with its state.
@@ -419,7 +427,13 @@ class RunHandle(Generic[Out]):
         return await in_thread(lambda: self._sync.query(call))
 
     async def update(
-        self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
+        self,
+        call: UpdateCall[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        idempotency_key: str | None = None,
+        actor: Actor | None = None,
     ) -> T:
         """Send an update to the run and return its reply: `await run.update(Board.move_to("e4"))`.
 
@@ -432,6 +446,7 @@ class RunHandle(Generic[Out]):
             call: An update with its arguments.
             timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
             idempotency_key: Sending again with the same key stores nothing and waits for the same reply.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Raises:
             RunNotFoundError: The run does not exist.
@@ -446,7 +461,9 @@ class RunHandle(Generic[Out]):
             InvalidArgumentError: `call` is not an update with its arguments, or `timeout` is not a duration.
             EngineClosedError: The engine was closed during the wait.
         """
-        return await async_bodies.update(self._sync, call, timeout=timeout, idempotency_key=idempotency_key)
+        return await async_bodies.update(
+            self._sync, call, timeout=timeout, idempotency_key=idempotency_key, actor=actor
+        )
 
     @overload
     async def published(self, name: str, /) -> object: ...
@@ -467,11 +484,12 @@ class RunHandle(Generic[Out]):
         """
         return await in_thread(lambda: self._sync.published(name, type))
 
-    async def pause(self, *, reason: str = "") -> RunPaused:
+    async def pause(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -479,13 +497,14 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(lambda: self._sync.pause(reason=reason))
+        return await in_thread(lambda: self._sync.pause(reason=reason, actor=actor))
 
-    async def resume(self, *, reason: str = "") -> RunPaused:
+    async def resume(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Resume a paused or blocked run where it stopped.
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -493,12 +512,16 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(lambda: self._sync.resume(reason=reason))
+        return await in_thread(lambda: self._sync.resume(reason=reason, actor=actor))
 
-    async def remove(self) -> bool:
+    async def remove(self, *, actor: Actor | None = None) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.
 
-        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history.
+        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history. Who
+        removed it is only logged.
+
+        Args:
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             Whether it was removed; False if the run was rerun in the meantime.
@@ -508,7 +531,7 @@ class RunHandle(Generic[Out]):
             RemoveRefusedError: The run has not ended; its end is not delivered yet to its parent or to a sink; or
                 external work is still to be cancelled.
         """
-        return await in_thread(self._sync.remove)
+        return await in_thread(lambda: self._sync.remove(actor=actor))
 
     async def rerun_from(
         self,
@@ -518,6 +541,7 @@ class RunHandle(Generic[Out]):
         row: int | None = None,
         reason: str = "",
         version: str | None = None,
+        actor: Actor | None = None,
     ) -> RunRerun:
         """Run the run again from a stage, step or history row, as a new generation that keeps what comes before.
 
@@ -534,6 +558,7 @@ class RunHandle(Generic[Out]):
                 nothing.
             reason: A text for the history.
             version: The version of the workflow to run; the same one if omitted.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The new `generation`, and the stages that it `runs` and `keeps`.
@@ -545,7 +570,9 @@ class RunHandle(Generic[Out]):
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """
-        return await in_thread(lambda: self._sync.rerun_from(point, row=row, reason=reason, version=version))
+        return await in_thread(
+            lambda: self._sync.rerun_from(point, row=row, reason=reason, version=version, actor=actor)
+        )
 
     async def preview_rerun(
         self,
@@ -558,7 +585,9 @@ class RunHandle(Generic[Out]):
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return await in_thread(lambda: self._sync.preview_rerun(point, row=row, version=version))
 
-    async def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
+    async def wake(
+        self, stage: AnyNode[object] | str, /, *, item: int | None = None, actor: Actor | None = None
+    ) -> StagesWoken:
         """Check the external work of a stage now, instead of at its next poll.
 
         If the stage's body is still running, the work is checked as soon as the body has submitted it.
@@ -566,6 +595,7 @@ class RunHandle(Generic[Out]):
         Args:
             stage: The external stage, or its name.
             item: The index of one item of a mapped stage; all items if omitted.
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             How many stages or items are `woken`, and how many of these are `early`: not suspended yet.
@@ -574,7 +604,7 @@ class RunHandle(Generic[Out]):
             NothingToWakeError: The stage is not suspended, and its body is not running.
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(lambda: self._sync.wake(stage, item=item))
+        return await in_thread(lambda: self._sync.wake(stage, item=item, actor=actor))
 
     async def why(self) -> tuple[WaitReason, ...]:
         """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""

@@ -14,6 +14,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
 from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.values import encode
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.values import Micros, Payload
@@ -47,6 +48,7 @@ class _SharedFields(TypedDict):
     deadline: Micros | None
     concurrency_key: str | None
     concurrency_limit: int
+    actor: Actor | None
 
 
 class StartCommandBuilder:
@@ -154,6 +156,7 @@ class StartCommandBuilder:
             deadline=given.deadline,
             concurrency_key=options.get("concurrency_key"),
             concurrency_limit=options.get("concurrency_limit", 1),
+            actor=options.get("actor"),
         )
 
 

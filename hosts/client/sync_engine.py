@@ -1,6 +1,7 @@
 """The engine for synchronous code: starts runs, lists them and acts on many of them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
@@ -55,6 +56,7 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.events import EventSink
 from holdfast.ports.queries.runs import CountRuns, ListRuns
 from holdfast.ports.records.run import RunStatus
@@ -96,6 +98,23 @@ class SyncEngine:
 
         __aexit__ = __aenter__
 
+    def acting_as(self, actor: Actor, /) -> Self:
+        """Return this engine for an actor, who is stored with everything that is done through it.
+
+        It shares the connections of this one, so a server may call it for each request:
+        `engine.acting_as(Actor("user", name))`. Handles that it returns act as this actor too. Workers do not.
+
+        Args:
+            actor: Who issues the commands.
+
+        Raises:
+            InvalidArgumentError: `actor` is not an actor.
+        """
+        check("acting_as", ACTOR, actor=actor)
+        engine = copy(self)
+        engine.client = self.client.acting_as(actor)
+        return engine
+
     @property
     def kernel(self) -> Kernel:
         """The kernel, for commands that the engine has no method for."""
@@ -107,8 +126,8 @@ class SyncEngine:
         Args:
             call: The call of a workflow: `my_workflow(argument)`.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
-                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides` and
-                `signals`. See `StartOptions`.
+                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides`, `signals`
+                and `actor`. See `StartOptions`.
 
         Raises:
             InvalidArgumentError: `call` is not the call of a workflow, or an option has an invalid value.
@@ -186,11 +205,12 @@ class SyncEngine:
         check("handle", TEXT, id=id)
         return SyncRunHandle(self.client, id, workflow.output_type)
 
-    def wake(self, key: str, /) -> StagesWoken:
+    def wake(self, key: str, /, *, actor: Actor | None = None) -> StagesWoken:
         """Check external work now, instead of at its next poll. For webhooks, for instance.
 
         Args:
             key: The key that the stage passed to `suspend`.
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
 
         Returns:
             How many stages or map items are `woken`.
@@ -200,7 +220,7 @@ class SyncEngine:
             InvalidArgumentError: `key` is not a string.
         """
         check("wake", TEXT, key=key)
-        return self.core.kernel.dispatch(StageWake(namespace=self.core.namespace, key=key))
+        return self.client.acting_as(actor).dispatch(StageWake(namespace=self.core.namespace, key=key))
 
     def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
         """Return the runs of this namespace, newest first. They are read page by page.
@@ -232,7 +252,12 @@ class SyncEngine:
         }
 
     def cancel_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Cancel all runs that match, oldest first, in transactions of at most 500 runs. See `SyncRunHandle.cancel`.
 
@@ -241,6 +266,7 @@ class SyncEngine:
         Args:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
                 Without `status`, all active runs. See `FilterOptions`.
 
@@ -248,33 +274,50 @@ class SyncEngine:
             InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.
             UnavailableError: The store can't be reached. Some of the runs may be cancelled.
         """
-        return self._act(CANCEL, which, reason, limit)
+        return self._act(CANCEL, which, reason, limit, actor)
 
     def terminate_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """End all runs that match at once as cancelled, without cleanup. Otherwise as `cancel_all`."""
-        return self._act(TERMINATE, which, reason, limit)
+        return self._act(TERMINATE, which, reason, limit, actor)
 
     def pause_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Pause all runs that match: nothing new starts until they are resumed. Otherwise as `cancel_all`."""
-        return self._act(PAUSE, which, reason, limit)
+        return self._act(PAUSE, which, reason, limit, actor)
 
     def resume_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+        self,
+        *,
+        reason: str = "",
+        limit: int | None = None,
+        actor: Actor | None = None,
+        **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`."""
-        return self._act(RESUME, which, reason, limit)
+        return self._act(RESUME, which, reason, limit, actor)
 
-    def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
+    def remove_all(
+        self, *, limit: int | None = None, actor: Actor | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
         """Delete all ended runs that match from the store. See `SyncRunHandle.remove`; otherwise as `cancel_all`.
 
         Runs that can't be removed yet are refused. Without `status`, ended runs of any status; pass `ended_before` to
         keep recent ones.
         """
-        return self._act(REMOVE, which, "", limit)
+        return self._act(REMOVE, which, "", limit, actor)
 
     def rerun_all(
         self,
@@ -284,6 +327,7 @@ class SyncEngine:
         version: str | None = None,
         reason: str = "",
         limit: int | None = None,
+        actor: Actor | None = None,
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Run all runs that match again, in transactions of at most 100 runs. Without `status`, the failed ones.
@@ -296,10 +340,11 @@ class SyncEngine:
             version: The version of the workflow to run; the same one if omitted.
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters, as for `cancel_all`.
         """
         name = stage.name if isinstance(stage, PlanNode) else stage
-        return self._act(RERUN, which, reason, limit, stage=name, version=version)
+        return self._act(RERUN, which, reason, limit, actor, stage=name, version=version)
 
     def _act(
         self,
@@ -307,6 +352,7 @@ class SyncEngine:
         which: FilterOptions,
         reason: str,
         limit: int | None,
+        actor: Actor | None,
         *,
         stage: str | None = None,
         version: str | None = None,
@@ -317,10 +363,16 @@ class SyncEngine:
         check(f"{action.name}_all", TEXT.or_none, version=version)
         runs = action_filter(self.core, action, which, f"{action.name} all")
         command = command_for(action, reason=reason, stage=stage, version=version)
-        return apply_to_all(self.client, action, runs, command, limit=limit)
+        return apply_to_all(self.client.acting_as(actor), action, runs, command, limit=limit)
 
     def register_sink(
-        self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
+        self,
+        name: str,
+        /,
+        *,
+        since: datetime | None = None,
+        types: Collection[str] = (),
+        actor: Actor | None = None,
     ) -> SinkInfo:
         """Register a sink under a name, so that events are delivered to it. An existing sink is not changed.
 
@@ -328,19 +380,25 @@ class SyncEngine:
             name: 1 to 100 of `a-z 0-9 _ . -`. Workers get the `EventSink` under this name.
             since: Deliver events stored at this instant or later, an aware datetime; from now on if omitted.
             types: Deliver only these types of events: `run.failed`, or `user.*` for a prefix. All types if empty.
+            actor: Who registers it; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             InvalidCommandError: The name or a type is not valid.
             SinkExistsError: The sink is registered with other types.
             InvalidArgumentError: An argument has the wrong type.
         """
-        register_sink(self.core, name, since, types)
+        register_sink(self.client.acting_as(actor), name, since, types)
         return next(sink for sink in list_sinks(self.core) if sink.name == name)
 
-    def remove_sink(self, name: str, /) -> bool:
-        """Remove a sink, with its undelivered events and its dead letters. Return whether it existed."""
+    def remove_sink(self, name: str, /, *, actor: Actor | None = None) -> bool:
+        """Remove a sink, with its undelivered events and its dead letters. Return whether it existed.
+
+        Args:
+            name: The name of the sink.
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
+        """
         check("remove_sink", TEXT, name=name)
-        return remove_sink(self.core, name)
+        return remove_sink(self.client.acting_as(actor), name)
 
     def sinks(self) -> list[SinkInfo]:
         """Return the sinks of this namespace, sorted by name."""
@@ -373,15 +431,22 @@ class SyncEngine:
         return dead_letters(self.core, sink, run_id)
 
     def replay_dead_letters(
-        self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
+        self,
+        *,
+        sink: str = "",
+        run_id: str = "",
+        skip: bool = False,
+        reason: str = "",
+        actor: Actor | None = None,
     ) -> int:
         """Deliver dead-lettered streams again, from the refused event on. Return the number of streams.
 
         Args:
             sink: Only those of this sink; of all sinks if omitted.
             run_id: Only those of this run; of all runs if omitted.
-            skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` in its place.
+            skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` and the actor in its place.
             reason: A text for operators.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             SinkNotFoundError: The sink does not exist.
@@ -389,7 +454,7 @@ class SyncEngine:
         """
         check("replay_dead_letters", TEXT, sink=sink, run_id=run_id, reason=reason)
         check("replay_dead_letters", TRUTH, skip=skip)
-        return replay_dead_letters(self.core, sink, run_id, skip=skip, reason=reason)
+        return replay_dead_letters(self.client.acting_as(actor), sink, run_id, skip=skip, reason=reason)
 
     def check_upgrade(
         self,
@@ -426,6 +491,7 @@ class SyncEngine:
         blobs: bool = False,
         limit: int = FINDINGS,
         all_namespaces: bool = False,
+        actor: Actor | None = None,
     ) -> Diagnosis:
         """Check the runs, limits and sinks of this namespace against the invariants.
 
@@ -437,12 +503,19 @@ class SyncEngine:
             blobs: Read every referenced blob too.
             limit: The maximum number of findings in the result; all are counted.
             all_namespaces: Check, and repair, all namespaces of the store.
+            actor: Who repairs; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             UnavailableError: The store can't be reached.
         """
         check("doctor", TRUTH, repair=repair, blobs=blobs, all_namespaces=all_namespaces)
-        return examine(self.core, repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces)
+        return examine(
+            self.client.acting_as(actor),
+            repair=repair,
+            blobs=blobs,
+            limit=limit,
+            all_namespaces=all_namespaces,
+        )
 
     def _listed(self, wanted: RunListQuery) -> Iterator[RunInfo]:
         after, left = wanted.after, wanted.limit

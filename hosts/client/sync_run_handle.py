@@ -76,6 +76,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.history.exceptions import error_if_known
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.kernel.values import decode
+from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration, length_of
 from holdfast.ports.errors import (
     EngineClosedError,
@@ -333,7 +334,7 @@ class SyncRunHandle(Generic[Out]):
             InvalidArgumentError: An option has the wrong type.
         """
         command = annotate_command(self._core.namespace, self.id, values, options)
-        return self._core.kernel.dispatch(command)
+        return self._client.dispatch(command)
 
     def annotations(self, **options: Unpack[AnnotationOptions]) -> Iterator[AnnotationInfo]:
         """Return the annotations of the run, oldest first. They are read page by page.
@@ -425,7 +426,7 @@ class SyncRunHandle(Generic[Out]):
         """Return a reader of the run's log. Raises RunNotFoundError and InvalidFilterError."""
         return LogReader(self._core, self._row().key, options)
 
-    def cancel(self, *, reason: str = "") -> RunStopped:
+    def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """Cancel the run. Does nothing if it has ended.
 
         A durable function gets a CancelledError at the point where it waits, and may clean up and run its
@@ -433,6 +434,7 @@ class SyncRunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -442,13 +444,14 @@ class SyncRunHandle(Generic[Out]):
         """
         check("cancel", TEXT, reason=reason)
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def terminate(self, *, reason: str = "") -> RunStopped:
+    def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -458,9 +461,11 @@ class SyncRunHandle(Generic[Out]):
         """
         check("terminate", TEXT, reason=reason)
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
+    def signal(
+        self, signal: Signal, /, *, idempotency_key: str | None = None, actor: Actor | None = None
+    ) -> RunSignalled:
         """Send a message to the run: `run.signal(approval(decision))`. The message is stored when this returns.
 
         The function receives it from its channel, whether it waits there already or receives later; paused and pending
@@ -470,6 +475,7 @@ class SyncRunHandle(Generic[Out]):
         Args:
             signal: A message with its channel.
             idempotency_key: Sending again with the same key sends nothing and returns the first reply.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The position of the message, for `message`; its `status` is that of the run.
@@ -493,7 +499,7 @@ class SyncRunHandle(Generic[Out]):
             run_id=self.id,
             signal=self._client.sent(signal, idempotency_key, self.id),
         )
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
     def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
         """Return the messages of one generation in the order of arrival, each with its state.
@@ -546,7 +552,13 @@ class SyncRunHandle(Generic[Out]):
         return call.decoded(answer_query(self._core, self._row(), call.query, call.arguments))
 
     def update(
-        self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
+        self,
+        call: UpdateCall[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        idempotency_key: str | None = None,
+        actor: Actor | None = None,
     ) -> T:
         """Send an update to the run and return its reply: `run.update(Board.move_to("e4"))`.
 
@@ -559,6 +571,7 @@ class SyncRunHandle(Generic[Out]):
             call: An update with its arguments.
             timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
             idempotency_key: Sending again with the same key stores nothing and waits for the same reply.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Raises:
             RunNotFoundError: The run does not exist.
@@ -576,7 +589,7 @@ class SyncRunHandle(Generic[Out]):
         """
         seconds = seconds_of(timeout, "update")
         self._core.lifecycle.check_may_block("update()")
-        reply = self.submit_update(call, idempotency_key=idempotency_key)
+        reply = self.submit_update(call, idempotency_key=idempotency_key, actor=actor)
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
         while (text := reply.read_reply()) is None:
@@ -592,12 +605,12 @@ class SyncRunHandle(Generic[Out]):
         return call.decoded(text)
 
     def submit_update(
-        self, call: UpdateCall[object], *, idempotency_key: str | None = None
+        self, call: UpdateCall[object], *, idempotency_key: str | None = None, actor: Actor | None = None
     ) -> UpdateReplyReader:
         """Store an update and return a reader of its reply. Raises the errors that `update` raises before it waits."""
         check("update", _UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
-        stored = store_update(self._client, self._row(), call, idempotency_key)
+        stored = store_update(self._client.acting_as(actor), self._row(), call, idempotency_key)
         return UpdateReplyReader(self._core, stored)
 
     @overload
@@ -620,11 +633,12 @@ class SyncRunHandle(Generic[Out]):
         check("published", TEXT, name=name)
         return published_value(self._core, self._row(), name, type)
 
-    def pause(self, *, reason: str = "") -> RunPaused:
+    def pause(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -634,13 +648,14 @@ class SyncRunHandle(Generic[Out]):
         """
         check("pause", TEXT, reason=reason)
         command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def resume(self, *, reason: str = "") -> RunPaused:
+    def resume(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Resume a paused or blocked run where it stopped.
 
         Args:
             reason: A text for the history.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -650,12 +665,16 @@ class SyncRunHandle(Generic[Out]):
         """
         check("resume", TEXT, reason=reason)
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def remove(self) -> bool:
+    def remove(self, *, actor: Actor | None = None) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.
 
-        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history.
+        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history. Who
+        removed it is only logged.
+
+        Args:
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             Whether it was removed; False if the run was rerun in the meantime.
@@ -665,7 +684,8 @@ class SyncRunHandle(Generic[Out]):
             RemoveRefusedError: The run has not ended; its end is not delivered yet to its parent or to a sink; or
                 external work is still to be cancelled.
         """
-        return self._client.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
+        command = RunRemove(namespace=self._core.namespace, run_id=self.id)
+        return self._client.acting_as(actor).dispatch(command).removed
 
     def rerun_from(
         self,
@@ -675,6 +695,7 @@ class SyncRunHandle(Generic[Out]):
         row: int | None = None,
         reason: str = "",
         version: str | None = None,
+        actor: Actor | None = None,
     ) -> RunRerun:
         """Run the run again from a stage, step or history row, as a new generation that keeps what comes before.
 
@@ -691,6 +712,7 @@ class SyncRunHandle(Generic[Out]):
                 nothing.
             reason: A text for the history.
             version: The version of the workflow to run; the same one if omitted.
+            actor: Who issues the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The new `generation`, and the stages that it `runs` and `keeps`.
@@ -702,7 +724,7 @@ class SyncRunHandle(Generic[Out]):
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """
-        return self._client.dispatch(self._rerun(point, row, reason, version))
+        return self._client.acting_as(actor).dispatch(self._rerun(point, row, reason, version))
 
     def preview_rerun(
         self,
@@ -715,7 +737,9 @@ class SyncRunHandle(Generic[Out]):
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return self._core.kernel.preview(self._rerun(point, row, "", version))
 
-    def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
+    def wake(
+        self, stage: AnyNode[object] | str, /, *, item: int | None = None, actor: Actor | None = None
+    ) -> StagesWoken:
         """Check the external work of a stage now, instead of at its next poll.
 
         If the stage's body is still running, the work is checked as soon as the body has submitted it.
@@ -723,6 +747,7 @@ class SyncRunHandle(Generic[Out]):
         Args:
             stage: The external stage, or its name.
             item: The index of one item of a mapped stage; all items if omitted.
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             How many stages or items are `woken`, and how many of these are `early`: not suspended yet.
@@ -736,7 +761,7 @@ class SyncRunHandle(Generic[Out]):
         name = stage if isinstance(stage, str) else stage.name
         command = StageWake(namespace=self._core.namespace, run_id=self.id, stage=name, item=item)
         try:
-            return self._core.kernel.dispatch(command)
+            return self._client.acting_as(actor).dispatch(command)
         except NothingToWakeError:
             self._row()
             raise

@@ -333,7 +333,7 @@ def _pending_of(
     stream: StreamLease, rows: Sequence[HistoryRow], run: Run | None, types: tuple[str, ...]
 ) -> PendingEvents:
     """Return the pending events in the history rows of one run. Without rows, the stream is up to date."""
-    skips = cast("dict[str, str]", parse(stream.skipped_rows)) if stream.skipped_rows else {}
+    skips = cast("dict[str, dict[str, object]]", parse(stream.skipped_rows)) if stream.skipped_rows else {}
     events = [
         event_of(row, run, skips.get(str(row.number)))
         for row in rows
@@ -345,10 +345,10 @@ def _pending_of(
     )
 
 
-def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:
-    """Return the event for a history row; if it was skipped for a reason, an `event.skipped` with that reason."""
+def event_of(row: HistoryRow, run: Run, skipped: Mapping[str, object] | None = None) -> Event:
+    """Return the event for a history row; if an operator skipped it, an `event.skipped` with the reason and actor."""
     if skipped is not None:
-        kind, data = SKIPPED, canonical({"type": row.type, "reason": skipped})
+        kind, data = SKIPPED, canonical({"type": row.type, **skipped})
     elif row.type.startswith(USER_EVENTS) and row.payload is not None:
         kind, data = row.type, row.payload.inline or "null"
     else:

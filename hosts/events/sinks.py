@@ -5,9 +5,11 @@ from datetime import datetime
 
 import attrs
 
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import DeadLetterReplay, SinkRegister, SinkRegistered, SinkRemove
-from holdfast.kernel.rules.sinks import types_of
+from holdfast.kernel.rules.sinks import registered_by, types_of
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import RunNotFoundError, SinkNotFoundError
 from holdfast.ports.queries.outbox import CountDeadLetters, DeadLetter, ListDeadLetters, ListSinks
@@ -28,6 +30,8 @@ class SinkInfo:
     """It gets events stored at this instant or later."""
     created_at: datetime
     """When it was registered."""
+    registered_by: Actor | None
+    """Who registered it; None if unknown."""
     types: tuple[str, ...]
     """The types of events that it gets, such as `run.failed` or `user.*`; empty for all."""
     failures: int
@@ -60,7 +64,9 @@ class DeadLetterInfo:
     """The last refusal."""
 
 
-def register_sink(core: Core, name: str, since: datetime | None, types: Collection[str]) -> SinkRegistered:
+def register_sink(
+    dispatcher: Dispatcher, name: str, since: datetime | None, types: Collection[str]
+) -> SinkRegistered:
     """Register a sink. Raises InvalidArgumentError, InvalidCommandError or SinkExistsError."""
     check("register_sink", TEXT, name=name)
     check("register_sink", AWARE.or_none, since=since)
@@ -68,17 +74,17 @@ def register_sink(core: Core, name: str, since: datetime | None, types: Collecti
     for one in listed:
         check("register_sink", TEXT, types=one)
     command = SinkRegister(
-        namespace=core.namespace,
+        namespace=dispatcher.core.namespace,
         sink=name,
         since=None if since is None else micros(since),
         types=listed,
     )
-    return core.kernel.dispatch(command)
+    return dispatcher.dispatch(command)
 
 
-def remove_sink(core: Core, name: str) -> bool:
+def remove_sink(dispatcher: Dispatcher, name: str) -> bool:
     """Remove a sink. Return whether it existed."""
-    return core.kernel.dispatch(SinkRemove(namespace=core.namespace, sink=name)).removed
+    return dispatcher.dispatch(SinkRemove(namespace=dispatcher.core.namespace, sink=name)).removed
 
 
 def list_sinks(core: Core) -> list[SinkInfo]:
@@ -90,6 +96,7 @@ def list_sinks(core: Core) -> list[SinkInfo]:
             name=sink.name,
             since=instant(sink.since),
             created_at=instant(sink.created_at),
+            registered_by=registered_by(sink),
             types=types_of(sink),
             failures=sink.failures,
             retry_at=None if sink.retry_at is None else instant(sink.retry_at),
@@ -116,13 +123,14 @@ def _dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo
         query = attrs.evolve(query, after=page[-1])
 
 
-def replay_dead_letters(core: Core, sink: str, run_id: str, *, skip: bool, reason: str) -> int:
+def replay_dead_letters(dispatcher: Dispatcher, sink: str, run_id: str, *, skip: bool, reason: str) -> int:
     """Deliver dead-lettered streams again. Return how many. Raises RunNotFoundError or SinkNotFoundError."""
+    core = dispatcher.core
     _check_known(core, sink, run_id)
     command = DeadLetterReplay(namespace=core.namespace, sink=sink, run_id=run_id, skip=skip, reason=reason)
     replayed = 0
     while True:
-        answer = core.kernel.dispatch(command)
+        answer = dispatcher.dispatch(command)
         replayed += answer.replayed
         if not answer.more:
             return replayed

@@ -32,7 +32,8 @@ from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.kernel.functions.protocol import FunctionOutput
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, InvalidEventError, NoBlobStoreError
 from holdfast.ports.json import canonical
@@ -82,7 +83,7 @@ class Origin:
     """The name of the stage, step or function."""
     item: int | None
     attempt: int
-    actor: AnnotationAuthor
+    actor: Actor
     call: str = ""
     """The call of a step; "" for other bodies."""
 
@@ -221,7 +222,7 @@ class AttemptRuntime:
         /,
         *,
         scope: AnnotationScope | None,
-        actor: AnnotationAuthor | None,
+        actor: Actor | None,
         reason: str,
         key: str | None,
     ) -> None:
@@ -318,7 +319,7 @@ class AttemptRuntime:
             case ProgressOutput(done=done, of=of, message=message):
                 output = self._progress_output(done, of, message)
             case AnnotationOutput() as annotation:
-                actor = annotation.actor if annotation.actor != AnnotationAuthor() else self._origin.actor
+                actor = annotation.actor if annotation.actor != Actor() else self._origin.actor
                 key = annotation.key or f"@{name}"
                 output = self._output("annotation", to_data(attrs.evolve(annotation, actor=actor, key=key)))
             case AiOutput(call=call, options=options):

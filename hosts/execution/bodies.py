@@ -48,7 +48,7 @@ from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.codec import class_name, json_name
 from holdfast.kernel.values.stored_values import decode_recorded
-from holdfast.ports.attempt_output import AnnotationAuthor
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
@@ -560,10 +560,10 @@ class Bodies:
 
 
 @lru_cache
-def _actor(workflow: str, stage: str, version: str) -> AnnotationAuthor:
+def _actor(workflow: str, stage: str, version: str) -> Actor:
     """Return the author of a body's annotations: a stage, or without one a durable function."""
     kind, author = ("stage", f"{workflow}/{stage}") if stage else ("workflow", workflow)
-    return AnnotationAuthor(kind=kind, id=author, version=version)
+    return Actor(kind=kind, id=author, version=version)
 
 
 def node_of(work: LoadedAttempt) -> str:

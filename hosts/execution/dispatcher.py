@@ -51,19 +51,24 @@ class Dispatcher:
         return self.core.kernel.dispatch(command)
 
     def dispatch_all(self, commands: Sequence[Command[R]]) -> list[R]:
-        """Dispatch commands as `Kernel.dispatch_many` does, and carry out what follows. Raises the first refusal."""
-        self.core.trust_clock(CLOCK_AGE_MAX)
+        """Dispatch commands as `dispatch_many` does. Raises the first refusal."""
         replies: list[R] = []
         refused: list[CommandError] = []
-        for answer in self.core.kernel.dispatch_many(commands):
+        for answer in self.dispatch_many(commands):
             if isinstance(answer, CommandError):
                 refused.append(answer)
             else:
                 replies.append(answer)
-        self.follow_up(*replies)
         if refused:
             raise refused[0]
         return replies
+
+    def dispatch_many(self, commands: Sequence[Command[R]]) -> list[R | CommandError]:
+        """Dispatch commands as `Kernel.dispatch_many` does, and carry out what follows. Return replies and refusals."""
+        self.core.trust_clock(CLOCK_AGE_MAX)
+        answers = self.core.kernel.dispatch_many(commands)
+        self.follow_up(*answers)
+        return answers
 
     def follow_up(self, *replies: object) -> CarriedOut:
         """Carry out what follows from replies: admissions, results of child runs, blobs of removed runs.

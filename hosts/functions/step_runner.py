@@ -209,14 +209,14 @@ def _transaction(
     parts = body.parts
     args, kwargs = arguments
 
-    def call(connection: object) -> EventAppend:
-        value = step.body(connection, *args, **kwargs)
+    def record(value: object) -> EventAppend:
         output = body.payloads.put(encode(value, step.form.output), body.place)
         return _completed(body, scope, step, output, started_at)
 
     return Transaction(
         step=step,
-        call=call,
+        body=lambda connection: step.body(connection, *args, **kwargs),
+        record=record,
         command=command,
         kernel=parts.kernel,
         persistence=parts.persistence,

@@ -7,13 +7,14 @@ checks job and epoch like every other write: if another worker drives the functi
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
 
 import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
+from holdfast.hosts.execution.event_loops import caller_into_loop, run_in_loop
 from holdfast.hosts.execution.threads import begin_in_thread
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import EventAppend, JobRecord, JobRecorded
@@ -39,8 +40,10 @@ class Transaction:
     """One attempt of a transactional step."""
 
     step: Step[..., object]
-    call: Callable[[object], EventAppend]
-    """Calls the body with the connection as its first argument; returns the row to record."""
+    body: Callable[[object], object]
+    """Calls the body with the connection as its first argument."""
+    record: Callable[[object], EventAppend]
+    """Returns the row for a result."""
     command: Callable[[EventAppend], JobRecord]
     """Returns the command that records a row."""
     kernel: Kernel
@@ -100,7 +103,7 @@ class Transaction:
     ) -> tuple[JobRecorded, HoldfastError | None]:
         """Run the body and commit. Return the answer, and the error that leaves the commit in doubt, if any."""
         turn.begin()
-        recorded = self.call(transaction.given)
+        recorded = self.record(self._result(transaction.given, turn))
         turn.begin_commit()
         answer = self.kernel.dispatch_joined(self.command(recorded), transaction.join)
         if answer.status != "fenced":
@@ -109,6 +112,20 @@ class Transaction:
             except STORE_ERRORS as error:
                 return answer, error
         return answer, None
+
+    def _result(self, connection: object, turn: "_CommitRace") -> object:
+        """Run the body and return its result. An async one gets an event loop of its own in this thread."""
+        if not self.step.is_async:
+            return self.body(connection)
+
+        async def run() -> object:
+            with CancelScope() as scope:
+                in_loop = caller_into_loop()
+                turn.when_given_up(lambda: in_loop(scope.cancel))
+                return await cast("Awaitable[object]", self.body(connection))
+            raise _GivenUpError
+
+        return run_in_loop(run)
 
     def _was_committed(self, transaction: SharedTransaction, answer: JobRecorded) -> bool:
         """Return whether the commit took place, however long the check takes: running twice would be worse."""
@@ -128,6 +145,10 @@ class Transaction:
         return row in self.persistence.read(HistoryOf(row.run, row.number - 1, 1))
 
 
+def _do_nothing() -> None:
+    """Leave a body that is not async to its thread."""
+
+
 class _CommitRace:
     """Decides the race between the thread that commits and a caller that abandons the step."""
 
@@ -139,12 +160,22 @@ class _CommitRace:
         self._lock = threading.Lock()
         self._is_committing = False
         self._is_given_up = False
+        self._stop: Callable[[], None] = _do_nothing
 
     def give_up(self) -> bool:
         """Abandon the step; return whether that was before the commit."""
         with self._lock:
             self._is_given_up = not self._is_committing
+            if self._is_given_up:
+                self._stop()
             return self._is_given_up
+
+    def when_given_up(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called, in any thread, when the step is abandoned. Raises _GivenUpError if it was already."""
+        with self._lock:
+            if self._is_given_up:
+                raise _GivenUpError
+            self._stop = stop
 
     def check(self) -> None:
         """Raise _GivenUpError if the step was abandoned."""

@@ -16,7 +16,8 @@ from holdfast.hosts.inspection.filters import (
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import NewAnnotation, RunAnnotate
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import Annotation, AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import ACTOR, Actor
+from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
@@ -38,7 +39,7 @@ class AnnotateOptions(TypedDict, total=False):
         item: Annotate this item of the mapped stage.
     """
 
-    actor: AnnotationAuthor
+    actor: Actor
     reason: str
     key: str | None
     stage: str | None
@@ -91,7 +92,7 @@ class AnnotationInfo:
     """The stage that it is about, if any."""
     item: int | None
     """The index of the map item that it is about, if any."""
-    actor: AnnotationAuthor
+    actor: Actor
     """The author."""
     reason: str
     """Why it was made, for people; "" if no reason was given."""
@@ -104,7 +105,7 @@ class AnnotationInfo:
 
 
 _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
-    "actor": an("an Actor(kind, id)", AnnotationAuthor).or_none,
+    "actor": ACTOR.or_none,
     "reason": TEXT.or_none,
     "key": TEXT.or_none,
     "stage": TEXT.or_none,
@@ -171,7 +172,7 @@ def annotation_info(annotation: Annotation) -> AnnotationInfo:
         scope=annotation.scope,
         stage=annotation.node,
         item=annotation.item,
-        actor=AnnotationAuthor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
+        actor=Actor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
         reason=annotation.reason,
         key=annotation.key,
         epoch=annotation.epoch,

@@ -17,7 +17,7 @@ from holdfast.hosts.inspection.bounds import CHILDREN_SHOWN, ENTRIES_MAX, HISTOR
 from holdfast.hosts.inspection.children import ChildInfo, children_of
 from holdfast.hosts.inspection.logs import LogLine, LogReader, ProgressInfo, progress_of
 from holdfast.hosts.inspection.open_calls import open_calls_of
-from holdfast.hosts.inspection.run_info import RunEvent, RunInfo, event_of, read_info
+from holdfast.hosts.inspection.run_info import RunEvent, RunInfo, canceller_of, event_of, read_info
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.value_previews import ValuePreview, preview_of
@@ -26,9 +26,11 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import MapPlan
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, limit_of_attempts, step_of
 from holdfast.ports.records.limits import SlotName, run_slot, stage_slot
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
@@ -109,6 +111,10 @@ class PublishedValue:
 class RunDetails(RunInfo):
     """A generation of a run with its details, as it was when it was read."""
 
+    started_by: Actor | None
+    """Who started it; None if unknown."""
+    cancelled_by: Actor | None
+    """Who cancelled or terminated it; None if nobody did, or it is unknown who."""
     continues: int | None
     """The number of the generation that continued as this one; None if none did."""
     attempt: int | None
@@ -159,6 +165,9 @@ class _History:
     """By name."""
     steps: dict[str, StepDetails] = attrs.field(factory=dict[str, StepDetails])
     """By call, the latest change last."""
+    started_by: Actor | None = None
+    of_operators: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
+    """The rows of what operators did."""
     continues: int | None = None
     attempt: int = 1
 
@@ -183,6 +192,8 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     info: dict[str, Any] = attrs.asdict(read_info(core, run), recurse=False)
     return RunDetails(
         **info,
+        started_by=derived.started_by,
+        cancelled_by=canceller_of(derived.of_operators),
         continues=derived.continues,
         attempt=derived.attempt if plan.run_attempts > 1 else None,
         max_attempts=limit_of_attempts(plan.run_attempts) if plan.run_attempts > 1 else None,
@@ -234,6 +245,9 @@ def _read_history(core: Core, run: Run, most: int | None) -> _History:
         if row.type == events.RunCreated.type:
             created = events.RunCreated.from_row(row)
             history.continues, history.attempt = created.continues, created.attempt or 1
+            history.started_by = created.actor
+        elif issubclass(events.class_of(row.type), events.OperatorEvent):
+            history.of_operators.append(row)
         stage = history.stages.get(row.node or "") if row.type.startswith("stage.") else None
         if stage is not None:
             history.stages[stage.name] = stages.add_event(stage, row)

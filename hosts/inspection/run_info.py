@@ -1,9 +1,9 @@
 """Runs and history rows as the client returns them, and reading them."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import attrs
 
@@ -11,6 +11,7 @@ from holdfast.hosts.inspection.value_previews import ValuePreview, preview_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunNotFoundError, UnreadableRowError
 from holdfast.ports.events import USER_EVENTS
@@ -24,6 +25,10 @@ from holdfast.ports.searches import Generations
 from holdfast.ports.unreadable import PARSE_ERRORS, unreadable
 
 _log = logging.getLogger("holdfast.runs")
+
+_CANCELS: Final = frozenset(
+    event.type for event in (events.RunCancelling, events.RunCancelled, events.RunTerminated)
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -249,6 +254,19 @@ def _info_of(run: Run, parents: Mapping[str, ParentRun], now: datetime) -> RunIn
 
 def _instant(at: int | None) -> datetime | None:
     return None if at is None else instant(at)
+
+
+def canceller_of(rows: Sequence[HistoryRow]) -> Actor | None:
+    """Return who cancelled or terminated a run with these history rows; None if unknown."""
+    for row in reversed(rows):
+        match events.event_of(row) if row.type in _CANCELS else None:
+            case events.RunTerminated(actor=actor):
+                return actor
+            case events.RunCancelling(actor=actor) | events.RunCancelled(actor=actor) if actor is not None:
+                return actor
+            case _:
+                pass
+    return None
 
 
 def event_of(row: HistoryRow) -> RunEvent:

@@ -9,13 +9,14 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
-from holdfast.hosts.inspection.run_info import end_cause, ended_reason, error_of, newest_runs
+from holdfast.hosts.inspection.run_info import canceller_of, end_cause, ended_reason, error_of, newest_runs
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.mailboxes import mailbox_from
@@ -100,6 +101,8 @@ class WhyFacts:
     """How many attempts the whole run may have."""
     retries: Mapping[Micros, str] = attrs.field(factory=dict[Micros, str])
     """Steps that a function retries, by the instant of the retry."""
+    canceller: Actor | None = None
+    """Who cancelled or terminated it; None if unknown."""
     left: Sequence[HistoryRow] = ()
     """Rows of external work that could not be cancelled."""
     totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])
@@ -169,6 +172,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         created=_last(rows, events.RunCreated.type),
         run_attempts=plan.run_attempts,
         retries=_retries(rows),
+        canceller=canceller_of(rows),
         left=[row for row in rows if row.type == events.StageCancelFailed.type],
         totals={
             name: (node.map.total, node.map.done, node.map.failed)
@@ -245,7 +249,9 @@ def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
             next_one = f" Generation {run.generation + 1} is the next attempt." if run.is_retried else ""
             yield WaitReason(code="ended", text=f"It failed{at}: {what}.{next_one}")
         case _:
-            yield WaitReason(code="ended", text=f"It was cancelled{at}{f': {what}' if what else ''}.")
+            yield WaitReason(
+                code="ended", text=f"It was cancelled{_by(facts.canceller)}{at}{f': {what}' if what else ''}."
+            )
 
 
 def _unread(facts: WhyFacts) -> Iterator[WaitReason]:
@@ -274,8 +280,9 @@ def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
     elif run.status is RunStatus.PAUSED:
         row = facts.paused
         since = "" if row is None else f" {_ago(row.at, facts)}"
-        reason = "" if row is None else events.RunPaused.from_row(row).reason
-        text = f"It was paused{since}{f' (reason: {reason!r})' if reason else ''}; `holdfast run resume` resumes it."
+        paused = events.RunPaused() if row is None else events.RunPaused.from_row(row)
+        why = f" (reason: {paused.reason!r})" if paused.reason else ""
+        text = f"It was paused{_by(paused.actor)}{since}{why}; `holdfast run resume` resumes it."
         yield WaitReason(code="paused", text=text)
     elif run.status is RunStatus.BLOCKED:
         row = facts.blocked
@@ -292,7 +299,8 @@ def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
         reason = ended_reason(run)
         why = f" (reason: {reason!r})" if reason else ""
         text = (
-            f"It was cancelled{why} and runs its cleanup; `holdfast run terminate` ends it without waiting."
+            f"It was cancelled{_by(facts.canceller)}{why} and runs its cleanup; `holdfast run terminate` ends it"
+            " without waiting."
         )
         yield WaitReason(code="cancelling", text=text)
     if run.deadline is not None and not run.is_ending:
@@ -620,6 +628,10 @@ def _in(at: Micros, facts: WhyFacts) -> str:
     if at <= facts.now:
         return "now"
     return f"in {format_duration(at - facts.now)} (at {format_instant(at, facts.zone)})"
+
+
+def _by(actor: Actor | None) -> str:
+    return "" if actor is None else f" by {actor.text}"
 
 
 def _ago(at: Micros, facts: WhyFacts) -> str:

@@ -14,7 +14,8 @@ from holdfast.kernel.authoring.artifacts import Artifacts, AsyncArtifacts
 from holdfast.kernel.authoring.heartbeat_details import details_text, form_of
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.stored_values import decode_recorded
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import ACTOR, Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import InvalidEventError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.validation import TEXT, Wanted, an, check
@@ -93,7 +94,7 @@ class OutputTarget(LogTarget, Protocol):
         /,
         *,
         scope: AnnotationScope | None,
-        actor: AnnotationAuthor | None,
+        actor: Actor | None,
         reason: str,
         key: str | None,
     ) -> None:
@@ -175,7 +176,7 @@ class OutputContext:
         scope: AnnotationScope | Literal["run", "stage", "item", "attempt"] | None = None,
         reason: str = "",
         key: str | None = None,
-        actor: AnnotationAuthor | None = None,
+        actor: Actor | None = None,
     ) -> None:
         """Annotate the attempt, or its run, stage or item: `ctx.annotate("quality", "good", scope="run")`.
 
@@ -201,7 +202,7 @@ class OutputContext:
         check("annotate", TEXT, name=name, reason=reason)
         check("annotate", _SCOPE.or_none, scope=scope)
         check("annotate", TEXT.or_none, key=key)
-        check("annotate", an("an Actor(kind, id)", AnnotationAuthor).or_none, actor=actor)
+        check("annotate", ACTOR.or_none, actor=actor)
         wanted = None if scope is None else AnnotationScope(scope)
         self._runtime.annotate(name, value, scope=wanted, actor=actor, reason=reason, key=key)
 

@@ -10,6 +10,7 @@ import attrs
 
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import (
     NO_TIME,
@@ -292,6 +293,8 @@ class StartAllOptions(RunOptions, total=False):
     If the start returns an existing run, that run receives them. With `if_ended="rerun"` this start is stored with
     them: if that run ends before it has received them, its next generation starts.
     """
+    actor: Actor
+    """Who starts the run. Default: the engine's actor, see `Engine.acting_as`."""
 
 
 class StartOptions(StartAllOptions, total=False):
@@ -471,6 +474,10 @@ def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
         )
 
 
+def _check_actor(value: object) -> str | None:
+    return None if ACTOR.test(value) else ACTOR.words
+
+
 _CHECKS: Final = {
     "close_policy": _check_close_policy,
     "name": _check_name,
@@ -495,4 +502,5 @@ _CHECKS: Final = {
     "overrides": _check_overrides,
     "signals": _check_signals,
     "rate_limit": _check_rate,
+    "actor": _check_actor,
 }

@@ -350,20 +350,31 @@ class StepDecorator:
         all_options = {**self._options, **options}
         return StepDecorator(all_options) if fn is None else _make_step(fn, all_options)
 
-    def in_transaction(self, fn: Callable[Concatenate[Db, P], R], /) -> Step[P, R]:
-        """Make a step of a sync function that writes to the run's own store: `@step.in_transaction`.
+    @overload
+    def in_transaction(self, fn: Callable[Concatenate[Db, P], Async[R]], /) -> Step[P, R]: ...
+    @overload
+    def in_transaction(self, fn: Callable[Concatenate[Db, P], R], /) -> Step[P, R]: ...
+    def in_transaction(self, fn: Callable[Concatenate[Db, P], object], /) -> Step[P, object]:
+        """Make a step of a function that writes to the run's own store: `@step.in_transaction`.
 
         The first parameter is a `sqlalchemy.Connection` or a `sqlalchemy.orm.Session` in a transaction; calls leave it
         out. What the function writes is committed together with the step's result, or not at all.
+
+        An async function gets an `AsyncConnection` or an `AsyncSession` of `sqlalchemy.ext.asyncio`, which needs the
+        extra `asyncio`. It runs in a thread, on an asyncio loop of its own, whatever loop the worker has: objects that
+        belong to another loop can't be used in it.
 
         Example:
             @step.in_transaction
             def reserve(connection: Connection, item: str) -> int: ...
 
+            @step.in_transaction
+            async def pay(session: AsyncSession, cents: int) -> None: ...
+
         Raises:
-            DefinitionError: As `@step`; or the function is async, or its first parameter has another type.
+            DefinitionError: As `@step`; or the first parameter has another type.
         """
-        return cast("Step[P, R]", _make_step(fn, dict(self._options), in_transaction=True))
+        return cast("Step[P, object]", _make_step(fn, dict(self._options), in_transaction=True))
 
 
 def _make_step(

@@ -15,7 +15,8 @@ from holdfast.kernel.authoring.attempt_context import Level, OutputContext
 from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, PublishedEvent
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import NotDurableError
 from holdfast.ports.json import parse
 from holdfast.ports.records.values import Payload
@@ -74,7 +75,7 @@ class FunctionOutputTarget:
         /,
         *,
         scope: AnnotationScope | None,
-        actor: AnnotationAuthor | None,
+        actor: Actor | None,
         reason: str,
         key: str | None,
     ) -> None:
@@ -85,7 +86,7 @@ class FunctionOutputTarget:
             name=name,
             value=encode(value, object),
             scope=AnnotationScope.RUN,
-            actor=actor or AnnotationAuthor(),
+            actor=actor or Actor(),
             reason=reason,
             key=key,
         )

@@ -20,7 +20,7 @@ from holdfast.kernel.commands.attempt_output import (
     RunAnnotate,
     RunAnnotated,
 )
-from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import NO_FOLLOW_UP, FollowUp, WithFollowUp, follow_up_of, merge
 from holdfast.kernel.commands.functions import (
     SIGNALS_MAX,
@@ -198,6 +198,7 @@ __all__ = [
     "LeasesReaped",
     "MapExpanded",
     "NewAnnotation",
+    "OperatorCommand",
     "OutboxFlush",
     "OutboxFlushed",
     "OutboxSettle",

@@ -4,8 +4,10 @@ from typing import Any, ClassVar, Final, Literal
 
 import attrs
 
-from holdfast.kernel.commands.command import Command
-from holdfast.ports.attempt_output import AiCallKind, AnnotationAuthor, AnnotationScope
+from holdfast.kernel.commands.command import OperatorCommand, check_actor
+from holdfast.kernel.commands.names import NAME_MAX, text_fault
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AiCallKind, AnnotationScope
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse_input
 from holdfast.ports.records.values import Micros, Payload
@@ -15,25 +17,15 @@ ANNOTATIONS_MAX: Final = 100
 """Most annotations in one command."""
 VALUE_MAX: Final = 16_384
 """Longest JSON text of an annotation's value, in characters."""
-NAME_MAX: Final = 200
-"""Longest name of an annotation, artifact, topic or model, and longest part of an actor, in characters."""
 REASON_MAX: Final = 2_000
 """Longest reason of an annotation, in characters."""
 NUMBER_MAX: Final = 10**18
 """Exclusive upper bound of tokens, costs and durations: every store can hold them and add them up."""
 
 
-def _fault(text: str, most: int, least: int) -> str | None:
-    if not least <= len(text) <= most:
-        return f"it has {len(text)} characters; {least} to {most} are possible"
-    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        return "no database can keep a NUL or half a surrogate pair"
-    return None
-
-
 def _text(most: int, least: int = 0) -> Any:
     def check(_: object, field: "attrs.Attribute[Any]", value: str | None) -> None:
-        fault = None if value is None else _fault(value, most, least)
+        fault = None if value is None else text_fault(value, most, least)
         if fault:
             raise InvalidCommandError(f"{field.name} is {value!r:.50}: {fault}")
 
@@ -56,12 +48,6 @@ def _json(_: object, field: "attrs.Attribute[Any]", value: str) -> None:
         raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is not JSON: {error}") from None
     if not value.isascii():
         raise InvalidCommandError(f"{field.name} is not canonical JSON, which is ASCII only")
-
-
-def _actor(_: object, field: "attrs.Attribute[Any]", value: AnnotationAuthor) -> None:
-    for part, text in (("kind", value.kind), ("id", value.id), ("version", value.version)):
-        if fault := _fault(text, NAME_MAX, 0):
-            raise InvalidCommandError(f"{field.name}.{part} is {text!r:.50}: {fault}")
 
 
 @frozen(kw_only=True)
@@ -100,8 +86,10 @@ class RunAnnotated:
 
 
 @frozen(kw_only=True)
-class RunAnnotate(Command[RunAnnotated]):
+class RunAnnotate(OperatorCommand[RunAnnotated]):
     """Command to annotate a run, a stage or a map item, whatever the run's status. Annotations never change.
+
+    `actor` is their author.
 
     Errors: RunNotFoundError; InvalidCommandError if the run has no such stage.
     """
@@ -110,8 +98,6 @@ class RunAnnotate(Command[RunAnnotated]):
     run_id: str
     annotations: tuple[NewAnnotation, ...] = attrs.field(validator=_several)
     """At most `ANNOTATIONS_MAX`, each name once."""
-    actor: AnnotationAuthor = attrs.field(default=AnnotationAuthor(), validator=_actor)
-    """The annotations' author."""
     reason: str = attrs.field(default="", validator=_text(REASON_MAX))
     key: str | None = attrs.field(default=None, validator=_text(255, 1))
     """Deduplication key: under one key, each name is stored once in a run."""
@@ -133,7 +119,7 @@ class AnnotationOutput:
     """The value as canonical JSON text."""
     scope: AnnotationScope = AnnotationScope.ATTEMPT
     """Whether it annotates the run, the stage, the map item or the attempt."""
-    actor: AnnotationAuthor = attrs.field(default=AnnotationAuthor(), validator=_actor)
+    actor: Actor = attrs.field(default=Actor(), validator=check_actor)
     """The annotation's author."""
     reason: str = attrs.field(default="", validator=_text(REASON_MAX))
     key: str | None = attrs.field(default=None, validator=_text(255, 1))

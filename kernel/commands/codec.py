@@ -107,7 +107,7 @@ def command_json(command: Command[R]) -> str:
 def fingerprint_text(command: Command[R]) -> str:
     """Return the text by which two commands under one idempotency key are compared.
 
-    It is canonical JSON without the key and without fields that have their default, so a new field of the class does
+    It is canonical JSON without the key, the actor and fields that have their default, so a new field of the class does
     not change it. The order of keys in values does not matter, except in blobs, which are named by their hash. An
     input counts as its caller passed it (`given`), so a changed default of the workflow does not change it either.
     """
@@ -119,7 +119,8 @@ def fingerprint_text(command: Command[R]) -> str:
     data: dict[str, Any] = {
         name: value for name, value in command_data(command).items() if name in given_fields or name == "type"
     }
-    data.pop("idempotency_key", None)
+    for uncompared in ("idempotency_key", "actor"):
+        data.pop(uncompared, None)
     for one in (data, data.get("signal"), *data.get("signals", ())):
         if isinstance(one, dict):
             _as_given(cast("dict[str, object]", one))

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import (
     AttemptOutput,
@@ -231,7 +231,7 @@ class RunSignalled:
 
 
 @frozen(kw_only=True)
-class RunSignal(Command[RunSignalled]):
+class RunSignal(OperatorCommand[RunSignalled]):
     """Command to store a message for a durable function and wake it. Paused and blocked runs accept messages too.
 
     Errors: RunNotFoundError; SignalRefusedError if the run has ended, is a pipeline, or `generation` is not the newest;
@@ -261,7 +261,7 @@ class RunUpdated:
 
 
 @frozen(kw_only=True)
-class RunUpdate(Command[RunUpdated]):
+class RunUpdate(OperatorCommand[RunUpdated]):
     """Command to request an update of an object that a durable function exposes.
 
     Errors: RunNotFoundError; UpdateRefusedError if the run has ended, is a pipeline, or `generation` is not the newest.

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.attempt_output import NewAnnotation, check_annotations
-from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import ChannelMessage, Failure
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule
@@ -46,7 +46,7 @@ class StageOverride:
 
 
 @frozen(kw_only=True)
-class RunCreate(Command[RunCreated]):
+class RunCreate(OperatorCommand[RunCreated]):
     """Command to store a run and its first jobs.
 
     A run with a future `start_at` or a `concurrency_key` is stored as `pending`, without jobs: `RunClaimPending` admits
@@ -128,7 +128,7 @@ class RunStopped(WithFollowUp):
 
 
 @frozen(kw_only=True)
-class RunCancel(Command[RunStopped]):
+class RunCancel(OperatorCommand[RunStopped]):
     """Command to cancel a run. Its attempts are fenced.
 
     A durable function that has started cleans up first: its run is `cancelling` until then. Errors: RunNotFoundError.
@@ -143,7 +143,7 @@ class RunCancel(Command[RunStopped]):
 
 
 @frozen(kw_only=True)
-class RunTerminate(Command[RunStopped]):
+class RunTerminate(OperatorCommand[RunStopped]):
     """Command to end a run as cancelled at once, without cleanup. Errors: RunNotFoundError."""
 
     type: ClassVar[Literal["run.terminate"]] = "run.terminate"
@@ -165,7 +165,7 @@ class RunPaused(WithFollowUp):
 
 
 @frozen(kw_only=True)
-class RunPause(Command[RunPaused]):
+class RunPause(OperatorCommand[RunPaused]):
     """Command to pause a running or pending run: attempts in progress settle, and nothing new starts.
 
     Errors: RunNotFoundError.
@@ -180,7 +180,7 @@ class RunPause(Command[RunPaused]):
 
 
 @frozen(kw_only=True)
-class RunResume(Command[RunPaused]):
+class RunResume(OperatorCommand[RunPaused]):
     """Command to resume a paused or blocked run. Errors: RunNotFoundError."""
 
     type: ClassVar[Literal["run.resume"]] = "run.resume"
@@ -219,7 +219,7 @@ class RunRerun(WithFollowUp):
 
 
 @frozen(kw_only=True)
-class RunRerunFrom(Command[RunRerun]):
+class RunRerunFrom(OperatorCommand[RunRerun]):
     """Command to rerun a run from a stage, call or history row, as a new generation with the same id.
 
     Outputs of earlier stages, or the history rows before the point, are kept. Without `stage` and `row` the run
@@ -256,7 +256,7 @@ class RunRemoved:
 
 
 @frozen(kw_only=True)
-class RunRemove(Command[RunRemoved]):
+class RunRemove(OperatorCommand[RunRemoved]):
     """Command to delete an ended run with all its generations, annotations and attempt output.
 
     Errors: RunNotFoundError; RemoveRefusedError if the run has not ended, a result or event is not delivered yet, or
@@ -264,6 +264,7 @@ class RunRemove(Command[RunRemoved]):
     """
 
     type: ClassVar[Literal["run.remove"]] = "run.remove"
+    is_kept: ClassVar[bool] = False
     run_id: str
     generation: int | None = None
     """Do nothing unless this is the newest generation."""
@@ -282,7 +283,7 @@ class RunRepaired(WithFollowUp):
 
 
 @frozen(kw_only=True)
-class RunRepair(Command[RunRepaired]):
+class RunRepair(OperatorCommand[RunRepaired]):
     """Command to find active runs that lack jobs, and add these. Only faults of a store make it necessary.
 
     Errors: UnknownPlanError if the plan of `run` is not stored.

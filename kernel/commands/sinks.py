@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Final, Literal
 
-from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -22,7 +22,7 @@ class SinkRegistered:
 
 
 @frozen(kw_only=True)
-class SinkRegister(Command[SinkRegistered]):
+class SinkRegister(OperatorCommand[SinkRegistered]):
     """Command to register a sink for events. A registered sink stays unchanged.
 
     Errors: SinkExistsError if it is registered with other types; InvalidCommandError for an unknown type.
@@ -46,10 +46,11 @@ class SinkRemoved:
 
 
 @frozen(kw_only=True)
-class SinkRemove(Command[SinkRemoved]):
+class SinkRemove(OperatorCommand[SinkRemoved]):
     """Command to remove a sink with its undelivered events and dead letters."""
 
     type: ClassVar[Literal["sink.remove"]] = "sink.remove"
+    is_kept: ClassVar[bool] = False
     sink: str
 
 
@@ -66,7 +67,7 @@ class StreamLease:
     suspect: bool = False
     """Whether the sink failed at the stream's next event before."""
     skipped_rows: str | None = None
-    """JSON text of an object: by row number, why an operator skipped the event."""
+    """JSON text of an object: by row number, the `reason` for which an operator skipped the event, and the `actor`."""
 
 
 @frozen(kw_only=True)
@@ -210,10 +211,11 @@ class DeadLettersReplayed:
 
 
 @frozen(kw_only=True)
-class DeadLetterReplay(Command[DeadLettersReplayed]):
+class DeadLetterReplay(OperatorCommand[DeadLettersReplayed]):
     """Command to release dead-lettered streams: delivery continues with the event that was refused."""
 
     type: ClassVar[Literal["dead_letter.replay"]] = "dead_letter.replay"
+    is_kept: ClassVar[bool] = False
     sink: str = ""
     """Name of the sink. Empty: all."""
     run_id: str = ""

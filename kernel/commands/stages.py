@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.jobs import JobsWoken
 from holdfast.ports.structs import frozen
 
@@ -27,13 +27,14 @@ class StagesWoken:
 
 
 @frozen(kw_only=True)
-class StageWake(Command[StagesWoken]):
+class StageWake(OperatorCommand[StagesWoken]):
     """Command to check external work now: that of a `key`, or that of a `stage` of a run.
 
     Errors: NothingToWakeError if no such stage is suspended or running; InvalidCommandError.
     """
 
     type: ClassVar[Literal["stage.wake"]] = "stage.wake"
+    is_kept: ClassVar[bool] = False
     key: str | None = None
     """Key of the external work. Excludes the other fields."""
     run_id: str | None = None

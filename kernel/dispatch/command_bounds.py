@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 import attrs
 
 from holdfast.kernel.commands import Command
-from holdfast.kernel.commands.attempt_output import NAME_MAX, REASON_MAX, VALUE_MAX
+from holdfast.kernel.commands.attempt_output import REASON_MAX, VALUE_MAX
+from holdfast.kernel.commands.names import NAME_MAX
 from holdfast.kernel.dispatch.idempotency import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.rules.runs import CONCURRENCY_KEY_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX

@@ -14,11 +14,12 @@ from holdfast.kernel.commands import (
     PublishedEvent,
     RunAnnotate,
     RunAnnotated,
+    RunCreate,
 )
-from holdfast.kernel.commands.attempt_output import NewAnnotation
 from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationScope, Artifact
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
@@ -48,6 +49,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     known = state.tables.names[ANNOTATIONS]
     of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
     scope = AnnotationScope.RUN if command.stage is None else of_stage
+    author = command.actor or Actor()
     changes = tuple(
         Insert(
             Annotation(
@@ -60,9 +62,9 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
                 scope=scope,
                 node=command.stage,
                 item=command.item,
-                actor_kind=command.actor.kind,
-                actor_id=command.actor.id,
-                actor_version=command.actor.version,
+                actor_kind=author.kind,
+                actor_id=author.id,
+                actor_version=author.version,
                 reason=command.reason,
                 key=command.key,
             )
@@ -73,9 +75,10 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
 
-def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Ids) -> Iterator[Change]:
+def annotations_at_start(run: Run, command: RunCreate, ids: Ids) -> Iterator[Change]:
     """Yield the changes that store the annotations of a new run."""
-    for one in annotations:
+    author = command.actor or Actor()
+    for one in command.annotations:
         yield Insert(
             Annotation(
                 run=run.key,
@@ -84,6 +87,9 @@ def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Id
                 namespace=run.namespace,
                 name=one.name,
                 value=one.value,
+                actor_kind=author.kind,
+                actor_id=author.id,
+                actor_version=author.version,
             )
         )
 
@@ -179,7 +185,7 @@ def _annotation(output: AttemptOutput) -> AnnotationOutput:
 def _annotated(
     job: Job, epoch: int, output: AttemptOutput, annotation: AnnotationOutput, ids: Ids
 ) -> Annotation:
-    actor: AnnotationAuthor = annotation.actor
+    actor: Actor = annotation.actor
     of_stage = annotation.scope is not AnnotationScope.RUN
     return Annotation(
         run=job.run,

@@ -268,10 +268,13 @@ def decide_replay(
 def _replayed(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:
     delivered, skips = stream.delivered, stream.skipped_rows
     if command.skip and stream.refused_row is not None:
-        left_out = cast("dict[str, str]", parse(skips)) if skips else {}
+        left_out = cast("dict[str, object]", parse(skips)) if skips else {}
         if str(stream.refused_row) in left_out:
             delivered = max(delivered, stream.refused_row)
-        skips = canonical({**left_out, str(stream.refused_row): command.reason[:ERROR_MAX]})
+        skip: dict[str, object] = {"reason": command.reason[:ERROR_MAX]}
+        if command.actor is not None:
+            skip["actor"] = command.actor.data
+        skips = canonical({**left_out, str(stream.refused_row): skip})
     return attrs.evolve(
         stream,
         state=STREAM_TRANSITIONS.check(stream.state, StreamState.READY),

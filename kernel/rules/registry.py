@@ -28,6 +28,7 @@ from holdfast.kernel.rules import (
     sinks,
     updates,
 )
+from holdfast.kernel.rules.actors import signed
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
@@ -58,7 +59,7 @@ def _rule(
     reads: Callable[[C], Reads],
     decide: Callable[[State, C, Micros, Ids], Decision[R]],
 ) -> Rule:
-    return Rule(command, reply, reads, decide)
+    return Rule(command, reply, reads, signed(decide) if issubclass(command, c.OperatorCommand) else decide)
 
 
 _ALL: Final = (

@@ -82,7 +82,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
     if known is None and (begun := _create_from_template(command, plan, now, ids)) is not None:
         run, made, begun_hints = begun
-        made = (*store_plan(state, plan), *made, *annotations_at_start(run, command.annotations, ids))
+        made = (*store_plan(state, plan), *made, *annotations_at_start(run, command, ids))
         return Decision(RunCreated(**_names(run), status=run.status, created=True), made, begun_hints)
     if known is not None and _returns_existing(command, known):
         return _return_existing(state, command, plan, known, now)
@@ -104,7 +104,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     if replaced is not None and known is not None:
         changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
         follow_up = merge(follow_up, follow_up_after(state, known, replaced))
-    changes = (*store_plan(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
+    changes = (*store_plan(state, plan), *changes, *annotations_at_start(run, command, ids))
     reply = RunCreated(
         **_names(run),
         status=draft.status,

@@ -8,6 +8,7 @@ import attrs
 
 from holdfast.kernel.commands import SinkRegister, SinkRegistered, SinkRemove, SinkRemoved
 from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.actors import Actor
 from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, SinkExistsError
@@ -58,7 +59,7 @@ def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) 
         name=command.sink,
         since=now if command.since is None else command.since,
         created_at=now,
-        options=canonical({"types": command.types}) if command.types else None,
+        options=_options(command),
     )
     return Decision(SinkRegistered(sink=sink.name, since=sink.since, created=True), (Insert(sink),))
 
@@ -71,10 +72,23 @@ def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Deci
     return Decision(SinkRemoved(removed=True), (Delete(SINKS, known.key),))
 
 
+def _options(command: SinkRegister) -> str | None:
+    options: dict[str, object] = {"types": command.types} if command.types else {}
+    if command.actor is not None:
+        options["actor"] = command.actor.data
+    return canonical(options) if options else None
+
+
 def types_of(sink: Sink) -> tuple[str, ...]:
     """Return the event types that a sink receives; none means all."""
     options = cast("dict[str, list[str]]", parse(sink.options)) if sink.options else {}
     return tuple(options.get("types", ()))
+
+
+def registered_by(sink: Sink) -> Actor | None:
+    """Return who registered a sink; None if unknown."""
+    options = cast("dict[str, object]", parse(sink.options)) if sink.options else {}
+    return Actor.of(options["actor"]) if "actor" in options else None
 
 
 def with_failure(sink: Sink, now: Micros, error: str, retry_after: Micros) -> Sink:

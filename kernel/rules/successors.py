@@ -37,10 +37,10 @@ def start_successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: I
     following = new_run(start.command, plan, run, now, ids)
     draft = RunDraft(following, now, is_new=True)
     created = created_event(start.command, plan, following, messages=count_forwarded(mailbox, row))
-    first = draft.append(evolve(created, start=row), payload=start.command.input)
+    first = draft.append(evolve(created, start=row, actor=start.command.actor), payload=start.command.input)
     forward_unread(state, draft, run, mailbox, row)
     if following.status is not RunStatus.PENDING:
         begin(draft, plan, first)
-    annotations = annotations_at_start(following, start.command.annotations, ids)
+    annotations = annotations_at_start(following, start.command, ids)
     hints: tuple[Hint, ...] = tuple(draft.hints)
     return Decision(draft.follow_up, (*draft.changes(), *annotations), hints)

@@ -96,7 +96,7 @@ class Stream:
     dead_lettered_at: Micros | None = None
     error: str | None = None
     skipped_rows: str | None = None
-    """JSON text of an object: by row number, why an operator skipped an event."""
+    """JSON text of an object: by row number, the `reason` for which an operator skipped an event, and the `actor`."""
 
     @property
     def key(self) -> StreamKey:

@@ -19,13 +19,14 @@ from holdfast.hosts.inspection.why import WaitReason
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
 from holdfast.kernel.commands import RunRerun
 from holdfast.kernel.runs.rerun_preview import RerunPreview
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.records.run import RunStatus
 
 __all__ = [
+    "Actor",
     "AiCallInfo",
     "AiTotals",
-    "AnnotationAuthor",
     "AnnotationInfo",
     "AnnotationScope",
     "ArtifactInfo",

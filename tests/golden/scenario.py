@@ -63,7 +63,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
-from holdfast.ports.attempt_output import AnnotationAuthor
+from holdfast.ports.actors import Actor
 from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import LOSSES_MIN
@@ -370,7 +370,7 @@ def _a_run_is_spoken_of(world: World) -> None:
         RunAnnotate(
             run_id="s",
             annotations=said,
-            actor=AnnotationAuthor(kind="person", id="me", version="2"),
+            actor=Actor(kind="person", id="me", version="2"),
             reason="looks good",
             key="once",
             stage="m",

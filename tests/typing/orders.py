@@ -9,6 +9,7 @@ from uuid import UUID
 
 import attrs
 from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from holdfast import (
@@ -57,6 +58,11 @@ def book(db: Connection, order: Order, *, seats: int = 1) -> str:
     return f"{order}{seats}{db}"
 
 
+@step.in_transaction
+async def book_async(db: AsyncSession, order: Order) -> str:
+    return f"{order}{db}"
+
+
 @patient.in_transaction
 def book_in_session(db: Session, order: Order) -> Receipt:
     return {"number": f"{order}{db}"}
@@ -72,6 +78,7 @@ def walk(pages: int) -> int:
 
 async def booked(order: Order) -> None:
     assert_type(await book(order, seats=2), str)
+    assert_type(await book_async(order), str)
     assert_type(await book_in_session(order), Receipt)
     assert_type(await book.options(retry=Retry(attempts=2))(order), str)
 

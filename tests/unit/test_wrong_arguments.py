@@ -25,7 +25,7 @@ from holdfast import (
     suspend,
 )
 from holdfast.adapters.sinks.webhook import WebhookSink
-from holdfast.client import AnnotationAuthor
+from holdfast.client import Actor
 from holdfast.plugins import Price
 from holdfast.ports.errors import (
     DefinitionError,
@@ -79,7 +79,7 @@ retry: Any = Retry
 webhook: Any = WebhookSink
 clock: Any = ManualClock
 effects: Any = Effects()
-actor: Any = AnnotationAuthor
+actor: Any = Actor
 price: Any = Price
 compare: Any = check_history
 record: Any = recorded

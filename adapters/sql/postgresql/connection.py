@@ -40,7 +40,7 @@ from holdfast.adapters.sql.postgresql.settings import (
 from holdfast.adapters.sql.postgresql.watchdog import Watchdog
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.transaction import Statements
-from holdfast.adapters.sql.user_transactions import for_bodies, in_body
+from holdfast.adapters.sql.user_transactions import BodyCursor, for_bodies, in_body
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
 
 ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
@@ -188,6 +188,7 @@ class PostgresDatabase:
         connection: psycopg.Connection[Row] = connect(self._url, settings, CONNECT_SECONDS, autocommit=False)
         connection.read_only = False  # overrules the role's defaults
         connection.deferrable = False
+        connection.cursor_factory = _BodyCursor
         return connection
 
     @contextlib.contextmanager
@@ -270,3 +271,7 @@ def _is_direct(statements: StatementRunner, backend: object) -> bool:
 def _is_in_transaction(connection: psycopg.Connection[Any]) -> bool:
     states = {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}
     return connection.pgconn.transaction_status in states
+
+
+class _BodyCursor(BodyCursor, psycopg.Cursor[Row]):
+    pass

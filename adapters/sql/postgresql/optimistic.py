@@ -39,10 +39,9 @@ from holdfast.ports.records.job import Job, JobKey, JobKind
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import LockedAttempts, Search
-
-A = TypeVar("A")
 from holdfast.ports.tables import HISTORY, JOBS, RUNS
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 

@@ -13,11 +13,13 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
 from sqlalchemy.exc import DBAPIError
+from typing_extensions import override
 
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialect import Dialect, Write
@@ -28,7 +30,7 @@ from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.sqlite.errors import from_sqlite
 from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
 from holdfast.adapters.sql.transaction import Statements
-from holdfast.adapters.sql.user_transactions import for_bodies, in_body
+from holdfast.adapters.sql.user_transactions import BodyCursor, for_bodies, in_body
 from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
 from holdfast.ports.urls import shown_url
@@ -90,6 +92,29 @@ def _translated() -> Generator[None]:
         raise from_sqlite(error.orig or error) from error
     except (sqlite3.Error, OverflowError, UnicodeError) as error:
         raise from_sqlite(error) from error
+
+
+class _BodyCursor(BodyCursor, sqlite3.Cursor):
+    pass
+
+
+class _BodyConnection(sqlite3.Connection):
+    """The connection of a step's body."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._cursors = WeakSet[sqlite3.Cursor]()
+
+    @override
+    def cursor(self, factory: Any = _BodyCursor) -> Any:
+        cursor: sqlite3.Cursor = super().cursor(factory)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close_cursors(self) -> None:
+        """Close all cursors: one with unread results would keep its snapshot, on which no other body could write."""
+        for cursor in tuple(self._cursors):
+            cursor.close()
 
 
 class SqliteLink:
@@ -250,7 +275,7 @@ class SqliteDatabase:
             with self._shared_engine().connect() as connection:
                 connection.begin()
                 raw = connection.connection.driver_connection
-                assert isinstance(raw, sqlite3.Connection)
+                assert isinstance(raw, _BodyConnection)
                 with _translated():
                     for setting in _SETTINGS_OF_BODIES:
                         raw.execute(setting)
@@ -260,6 +285,7 @@ class SqliteDatabase:
                     with in_body(connection):
                         yield Shared(connection, link, lambda: link.began)
                 finally:
+                    raw.close_cursors()
                     if not link.end():
                         connection.invalidate()
         finally:
@@ -268,8 +294,14 @@ class SqliteDatabase:
     def _shared_engine(self) -> Engine:
         """Return the engine for connections of step bodies."""
         if self._sharing is None:
-            engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=1)
-            self._sharing = for_bodies(engine)
+            self._sharing = for_bodies(
+                create_engine(
+                    "sqlite://",
+                    creator=lambda: self._connect(factory=_BodyConnection),
+                    poolclass=QueuePool,
+                    pool_size=1,
+                )
+            )
         return self._sharing
 
     @contextlib.contextmanager
@@ -300,13 +332,17 @@ class SqliteDatabase:
             self._sharing.dispose()
             self._sharing = None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, **options: Any) -> sqlite3.Connection:
         if self._is_spoilt:
             raise ForkedStoreError(_IN_THE_MIDDLE)
         with _translated():
             self._create_file()
-            connection = sqlite3.connect(
-                self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            connection: sqlite3.Connection = sqlite3.connect(
+                self._path,
+                timeout=self._busy_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+                **options,
             )
             try:
                 for setting in _SETTINGS:

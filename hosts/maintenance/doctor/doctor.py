@@ -25,7 +25,7 @@ from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of, schema_refusal
-from holdfast.kernel.commands import RunRepair, follow_up_of
+from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.clock import instant, micros
@@ -69,7 +69,7 @@ FINDINGS: Final = 1_000
 
 
 def examine(
-    core: Core,
+    dispatcher: Dispatcher,
     *,
     repair: bool = False,
     blobs: bool = False,
@@ -82,13 +82,16 @@ def examine(
     whose run does not exist belong to no namespace and are always reported.
     """
     check("doctor", integer(0), limit=limit)
-    namespace = None if all_namespaces else core.namespace
-    return _Examination(core, repair=repair, blobs=blobs, limit=limit, namespace=namespace).carry_out()
+    namespace = None if all_namespaces else dispatcher.core.namespace
+    return _Examination(dispatcher, repair=repair, blobs=blobs, limit=limit, namespace=namespace).carry_out()
 
 
 class _Examination:
-    def __init__(self, core: Core, *, repair: bool, blobs: bool, limit: int, namespace: str | None) -> None:
-        self._core = core
+    def __init__(
+        self, dispatcher: Dispatcher, *, repair: bool, blobs: bool, limit: int, namespace: str | None
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._core = core = dispatcher.core
         self._namespace = namespace
         self._persistence = core.stores.persistence
         self._examiner = StoreReader(self._persistence)
@@ -211,9 +214,8 @@ class _Examination:
     ) -> set[tuple[str, str]]:
         """Repair what can be repaired, and return the problems that remain."""
         named = _named(in_reach)
-        repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
-        answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
-        Dispatcher(self._core).carry_out(follow_up_of(answers))
+        for repair in [repair for part in self._examiner.again(named) for repair in _repairs(part)]:
+            self._dispatcher.dispatch_many((repair,))
         if not self._is_maintained and any(code in REPAIRED_BY_MAINTENANCE for code, _ in in_reach):
             self._maintain()
         return {

@@ -9,7 +9,7 @@ from holdfast.hosts.serverless.aws.invocations import Answer, Context, Messages,
 from holdfast.hosts.serverless.job_messages import message_from
 from holdfast.hosts.wiring.stores import sqs_messages
 from holdfast.kernel.commands import NewAnnotation, RunAnnotate
-from holdfast.ports.attempt_output import AnnotationAuthor
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import HoldfastError, InvalidMessageError, RunNotFoundError
 from holdfast.ports.json import canonical
 from holdfast.ports.queries.runs import RunsByKey
@@ -76,7 +76,7 @@ class DeadLetterHandler:
             namespace=self._core.namespace,
             run_id=found[0].id,
             annotations=(NewAnnotation(name=DEAD_LETTER, value=canonical(value)),),
-            actor=AnnotationAuthor(kind="service", id="holdfast.dead_letters"),
+            actor=Actor(kind="service", id="holdfast.dead_letters"),
             reason=_REASON,
             key=f"{DEAD_LETTER}/{record.id}",
         )

@@ -27,6 +27,7 @@ from holdfast.kernel.history.events.event import (
     Facts,
     HistoryEvent,
     Identity,
+    OperatorEvent,
     RecordedError,
     facts_of,
 )
@@ -263,6 +264,7 @@ __all__ = [
     "HistoryEvent",
     "HistoryLong",
     "Identity",
+    "OperatorEvent",
     "PatchMarked",
     "RecordedError",
     "ResultRefused",

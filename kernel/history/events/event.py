@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from holdfast.kernel.converters import strict_converter
 from holdfast.kernel.history.raised import Raised
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.history import HistoryRow
@@ -113,6 +114,14 @@ class HistoryEvent:
 
 
 @frozen(kw_only=True)
+class OperatorEvent(HistoryEvent):
+    """An event that a command of an operator may cause. `kernel.rules.actors` stores the actor of the command."""
+
+    actor: Actor | None = None
+    """Who issued the command that caused it; None: unknown, or the system or the code caused it."""
+
+
+@frozen(kw_only=True)
 class CallEvent(HistoryEvent):
     """An event about a call that the code of a durable function made."""
 
@@ -183,6 +192,8 @@ def _converter() -> cattrs.Converter:
     converter = strict_converter(forbid_extra_keys=False, detailed_validation=False)
     converter.register_structure_hook_func(_is_mapping, _structure_object)
     converter.register_unstructure_hook_func(_is_mapping, _same)
+    converter.register_structure_hook(Actor, lambda data, _: Actor.of(data))
+    converter.register_unstructure_hook(Actor, lambda actor: actor.data)
 
     def structure(cls: Any) -> Any:
         return gen.make_dict_structure_fn(cls, converter, **_renames(cls))

@@ -11,13 +11,14 @@ from holdfast.kernel.history.events.event import (
     HistoryEvent,
     Identity,
     LocatedCallEvent,
+    OperatorEvent,
     RecordedError,
 )
 from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class SignalReceived(HistoryEvent):
+class SignalReceived(OperatorEvent):
     """A message for a durable function was stored."""
 
     type: ClassVar[str] = "signal.received"
@@ -85,7 +86,7 @@ class ChannelClosed(LocatedCallEvent):
 
 
 @frozen(kw_only=True)
-class UpdateReceived(HistoryEvent):
+class UpdateReceived(OperatorEvent):
     """An update was requested of a durable function. The name of its call is `update` and the number of this row."""
 
     type: ClassVar[str] = "update.received"

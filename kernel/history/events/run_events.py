@@ -5,13 +5,13 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.kernel.history.events.event import HistoryEvent, OperatorEvent
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class RunCreated(HistoryEvent):
+class RunCreated(OperatorEvent):
     """A generation of the run was stored: by a start, a rerun, or a function that continued as new."""
 
     type: ClassVar[str] = "run.created"
@@ -70,7 +70,7 @@ class RunAdmitted(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunPaused(HistoryEvent):
+class RunPaused(OperatorEvent):
     """The run was paused; nothing new starts."""
 
     type: ClassVar[str] = "run.paused"
@@ -80,7 +80,7 @@ class RunPaused(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunResumed(HistoryEvent):
+class RunResumed(OperatorEvent):
     """The run was resumed."""
 
     type: ClassVar[str] = "run.resumed"
@@ -90,7 +90,7 @@ class RunResumed(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunRepaired(HistoryEvent):
+class RunRepaired(OperatorEvent):
     """Jobs were missing after a fault, or the run otherwise did not match its history, and this was repaired."""
 
     type: ClassVar[str] = "run.repaired"
@@ -177,7 +177,7 @@ class RunBlocked(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunCancelling(HistoryEvent):
+class RunCancelling(OperatorEvent):
     """A durable function was cancelled, by a request or its deadline, and cleans up first."""
 
     type: ClassVar[str] = "run.cancelling"
@@ -189,7 +189,7 @@ class RunCancelling(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunCancelled(HistoryEvent):
+class RunCancelled(OperatorEvent):
     """The run was cancelled, or its function raised `asyncio.CancelledError` itself."""
 
     type: ClassVar[str] = "run.cancelled"
@@ -201,7 +201,7 @@ class RunCancelled(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunTerminated(HistoryEvent):
+class RunTerminated(OperatorEvent):
     """The run was terminated, or run again as another generation."""
 
     type: ClassVar[str] = "run.terminated"

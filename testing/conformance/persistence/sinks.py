@@ -144,7 +144,7 @@ class Sinks(PersistenceCase):
             failed_at=NOW,
             dead_lettered_at=NOW + 1,
             error="no",
-            skipped_rows='{"3":"odd"}',
+            skipped_rows='{"3":{"reason":"odd"}}',
         )
         put_streams(store, full, a_stream(2))
 

@@ -335,7 +335,7 @@ def _errors(kind: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
 
 def _commands(kind: "type[Command[object]]") -> "Iterator[type[Command[object]]]":
     for below in kind.__subclasses__():
-        if below.__module__.startswith("holdfast.kernel.commands."):
+        if below.__module__.startswith("holdfast.kernel.commands.") and "type" in vars(below):
             yield below
         yield from _commands(below)
 

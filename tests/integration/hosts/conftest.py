@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.steps import Step
 from holdfast.testing.ledger import DeterminismChecker
+from tests.integration.hosts.seats import Seats
 from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 
@@ -71,3 +73,15 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the intervals at which workers check bodies, sessions and the store."""
     look_often(monkeypatch)
+
+
+@pytest.fixture
+def seats(url: str, namespace: str) -> Iterator[Seats]:
+    if url == "memory://":
+        pytest.skip("it has no transactions to share")
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        made = "CREATE TABLE IF NOT EXISTS test_seats (owner text, seat text, PRIMARY KEY (owner, seat))"
+        connection.execute(text(made))
+    yield Seats(engine, namespace)
+    engine.dispose()

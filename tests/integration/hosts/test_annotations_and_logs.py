@@ -23,7 +23,8 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.steps import step
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import (
     InvalidCommandError,
     InvalidFilterError,
@@ -61,7 +62,7 @@ def test_a_run_is_annotated_and_found(open_engine: OpenEngine) -> None:
     engine = open_engine(SIMPLE).sync
     run = engine.start(SIMPLE(1), id="a", annotations={"source": "web", "score": 0.5})
     engine.start(SIMPLE(2), id="b", annotations={"source": "app"})
-    ann = AnnotationAuthor("person", "ann")
+    ann = Actor("person", "ann")
     assert (
         run.annotate({"reviewed": "yes", "notes": {"n": [1]}}, actor=ann, reason="fine", key="k").stored == 2
     )
@@ -142,7 +143,7 @@ async def test_a_stage_annotates_its_run_while_it_runs_and_when_it_ends(
     def judge(ctx: StageContext, x: int) -> int:
         ctx.annotate("early", "yes", scope="run")
         gate.wait()
-        ctx.annotate("late", {"x": x}, reason="at last", actor=AnnotationAuthor("model", "m"))
+        ctx.annotate("late", {"x": x}, reason="at last", actor=Actor("model", "m"))
         return x
 
     pipeline = Pipeline("judged", input=int).pipe(judge)
@@ -158,7 +159,7 @@ async def test_a_stage_annotates_its_run_while_it_runs_and_when_it_ends(
     assert (early.scope, early.stage, early.actor) == (
         AnnotationScope.RUN,
         None,
-        AnnotationAuthor("stage", "judged/judge", "1"),
+        Actor("stage", "judged/judge", "1"),
     )
     assert (late.scope, late.stage, late.value, late.reason) == (
         AnnotationScope.ATTEMPT,
@@ -166,7 +167,7 @@ async def test_a_stage_annotates_its_run_while_it_runs_and_when_it_ends(
         {"x": 7},
         "at last",
     )
-    assert (late.actor, late.epoch) == (AnnotationAuthor("model", "m"), 1)
+    assert (late.actor, late.epoch) == (Actor("model", "m"), 1)
 
 
 async def test_attempts_that_fail_say_what_they_say_under_a_key_once(open_engine: OpenEngine) -> None:

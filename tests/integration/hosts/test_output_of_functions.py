@@ -19,7 +19,8 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.kernel.authoring.workflow_context import CALL_MAX, workflow_context
 from holdfast.kernel.functions.outputs import OUTPUTS_MAX
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import (
     InvalidArgumentError,
     InvalidCommandError,
@@ -103,7 +104,7 @@ async def test_steps_report_as_stages_do(kind: Step[[int], int], open_engine: Op
             calls = [one async for one in run.ai_calls()]
             progress = await run.progress()
             published = await events_of(run)
-            actor = AnnotationAuthor("step", f"count/{kind.name}", "1")
+            actor = Actor("step", f"count/{kind.name}", "1")
     finally:
         library.removeHandler(handler)
 
@@ -194,7 +195,7 @@ async def test_what_a_function_reports_is_stored_once(cache: int, open_engine: O
     ]
     assert {line.stage for line in lines} == {"reports"}
     assert [(one.value, one.scope, one.actor) for one in annotations] == [
-        (number, AnnotationScope.RUN, AnnotationAuthor("workflow", "reports", "1")) for number in (2, 4, 6)
+        (number, AnnotationScope.RUN, Actor("workflow", "reports", "1")) for number in (2, 4, 6)
     ]
     assert [(one.input_tokens, one.prompt) for one in calls] == [(n, ["hello", n]) for n in (2, 4, 6)]
     assert [kind for kind, _ in published] == [*["user.number.doubled"] * 3, "user.all.doubled"]

@@ -2,14 +2,14 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, cast
 
 import anyio
 import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, column, create_engine, insert, select, table, text
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from holdfast.adapters.sql.errors import TransientError
@@ -30,9 +30,9 @@ from holdfast.ports.errors import (
 )
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
+from tests.integration.hosts.seats import SEATS, Seats
 
 SOON = timedelta(seconds=20)
-SEATS = table("test_seats", column("owner"), column("seat"))
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
@@ -52,32 +52,6 @@ def _nothing_done() -> None:
     CALLS.clear()
     REACHED.clear()
     GO_ON.clear()
-
-
-class Seats:
-    """A table of the application in the store's database."""
-
-    def __init__(self, engine: Engine, owner: str) -> None:
-        self.owner = owner
-        self._engine = engine
-
-    @property
-    def taken(self) -> list[str]:
-        with self._engine.connect() as connection:
-            mine = select(SEATS.c.seat).where(SEATS.c.owner == self.owner).order_by(SEATS.c.seat)
-            return [seat for (seat,) in connection.execute(mine)]
-
-
-@pytest.fixture
-def seats(url: str, namespace: str) -> Iterator[Seats]:
-    if url == "memory://":
-        pytest.skip("it has no transactions to share")
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        made = "CREATE TABLE IF NOT EXISTS test_seats (owner text, seat text, PRIMARY KEY (owner, seat))"
-        connection.execute(text(made))
-    yield Seats(engine, namespace)
-    engine.dispose()
 
 
 def take(db: Connection | Session, owner: str, seat: str) -> None:
@@ -201,6 +175,32 @@ async def test_a_session_may_commit_what_is_then_committed_with_the_step(
         with anyio.fail_after(SOON.seconds):
             assert await engine.run(patient(seats.owner)) == 2
     assert seats.taken == ["x"]
+
+
+async def test_results_that_a_body_leaves_unread_do_not_hold_up_the_next_one(
+    open_engine: OpenEngine, seats: Seats
+) -> None:
+    kept: list[object] = []
+
+    @step(retry=Retry(attempts=2, wait=timedelta(milliseconds=10))).in_transaction
+    def leave(db: Connection, owner: str) -> None:
+        for seat in ("x", "y", "z"):
+            take(db, owner, f"{seat}{step_context().attempt}")
+        kept.append(db.execute(select(SEATS.c.seat).where(SEATS.c.owner == owner)))
+        if step_context().attempt == 1:
+            raise ConnectionError("the network")
+
+    @workflow
+    async def careless(owner: str) -> None:
+        await leave(owner)
+        await book(owner, "a")
+
+    engine = open_engine(careless)
+    async with Worker(engine):
+        with anyio.fail_after(SOON.seconds):
+            await engine.run(careless(seats.owner))
+    assert len(kept) == 2
+    assert seats.taken == ["a1", "x2", "y2", "z2"]
 
 
 @step.in_transaction
@@ -362,7 +362,7 @@ async def test_something_else_than_the_store_gives_is_refused_before_the_body_is
     engine = open_engine(stranger)
     async with Worker(engine):
         with anyio.fail_after(SOON.seconds):
-            assert "provides a sqlalchemy.Connection or Session" in await engine.run(stranger())
+            assert "provides a sqlalchemy.Connection, a Session" in await engine.run(stranger())
     assert CALLS == []
 
 
@@ -374,13 +374,16 @@ async def test_outside_of_a_workflow_there_is_no_transaction() -> None:
 def test_what_can_be_no_step_in_a_transaction_is_refused() -> None:
     async def asynchronous(db: Connection) -> None: ...
 
+    def synchronous(db: AsyncSession) -> None: ...
+
     def without() -> None: ...
 
     def of_another_kind(db: str) -> None: ...
 
     in_transaction = cast("Any", step).in_transaction
     for wrong, problem in (
-        (asynchronous, "plain function"),
+        (asynchronous, "is an async function .* as sqlalchemy.ext.asyncio.AsyncConnection"),
+        (synchronous, "is a sync function .* as sqlalchemy.Connection"),
         (without, "annotate"),
         (of_another_kind, "'db'"),
     ):

@@ -20,7 +20,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.attempt_output import ANNOTATIONS_MAX, NUMBER_MAX, VALUE_MAX
 from holdfast.kernel.commands.codec import to_data
-from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationScope, Artifact
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.run import RunStatus
@@ -64,7 +65,7 @@ def test_what_is_said_of_a_run_is_kept_with_who_and_why_and_when(world: World) -
         RunAnnotate(
             run_id="x",
             annotations=values(reviewed="yes", score=0.5),
-            actor=AnnotationAuthor(kind="person", id="ann", version="2"),
+            actor=Actor(kind="person", id="ann", version="2"),
             reason="looks good",
         )
     )
@@ -169,7 +170,7 @@ def test_a_command_has_so_many_annotations_each_of_another_name() -> None:
     with pytest.raises(InvalidCommandError, match="repeated"):
         RunAnnotate(run_id="x", annotations=many[:1] * 2)
     with pytest.raises(InvalidCommandError, match=r"actor\.id"):
-        RunAnnotate(run_id="x", annotations=many[:1], actor=AnnotationAuthor(id="\0"))
+        RunAnnotate(run_id="x", annotations=many[:1], actor=Actor(id="\0"))
 
 
 def test_a_run_is_started_with_annotations(world: World) -> None:
@@ -227,7 +228,7 @@ def test_an_attempt_says_something_of_itself_its_item_its_stage_or_its_run(
     world: World, scope: AnnotationScope, place: tuple[str | None, int | None]
 ) -> None:
     attempt = of_item(world)
-    told = annotation("n", scope=scope, actor=AnnotationAuthor(kind="stage", id="w/m"), reason="so")
+    told = annotation("n", scope=scope, actor=Actor(kind="stage", id="w/m"), reason="so")
     assert heartbeat(world, attempt, told) == ()
 
     (one,) = annotations(world)

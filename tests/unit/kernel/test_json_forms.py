@@ -18,7 +18,7 @@ from holdfast.kernel.commands.codec import (
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.kernel.rules.registry import RULES, command_from, reply_type
-from holdfast.ports.attempt_output import AnnotationAuthor
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKind
@@ -45,51 +45,57 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
         (
-            '{"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,'
+            '{"actor":null,"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,'
             '"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
             '"priority":null,"queue":null,"signals":[],"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
-    (c.RunCancel(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.cancel"}}'),
+    (
+        c.RunCancel(run_id="x", actor=Actor("user", "ann")),
+        f'{{"actor":{{"id":"ann","kind":"user","version":""}},"generation":null,{BASE},"reason":"","run_id":"x","type":"run.cancel"}}',
+    ),
     (
         c.RunTerminate(run_id="x"),
-        f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.terminate"}}',
+        f'{{"actor":null,"generation":null,{BASE},"reason":"","run_id":"x","type":"run.terminate"}}',
     ),
     (
         c.RunSignal(run_id="x", signal=c.ChannelMessage(channel="approval", payload=Payload(inline="5"))),
         (
-            f'{{"generation":null,{BASE},"run_id":"x","signal":{{"channel":"approval",'
+            f'{{"actor":null,"generation":null,{BASE},"run_id":"x","signal":{{"channel":"approval",'
             '"checked":false,"given":null,"payload":{"blob":null,"inline":"5"}},"type":"run.signal"}'
         ),
     ),
     (
         c.RunUpdate(run_id="x", update="Board.move_to", arguments=Payload(inline='{"field":"e4"}')),
         (
-            '{"arguments":{"blob":null,"inline":"{\\"field\\":\\"e4\\"}"},"checked":false,"generation":null,'
+            '{"actor":null,"arguments":{"blob":null,"inline":"{\\"field\\":\\"e4\\"}"},"checked":false,"generation":null,'
             f'"given":null,{BASE},'
             '"run_id":"x","type":"run.update","update":"Board.move_to"}'
         ),
     ),
-    (c.RunPause(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
+    (
+        c.RunPause(run_id="x"),
+        f'{{"actor":null,"generation":null,{BASE},"reason":"","run_id":"x","type":"run.pause"}}',
+    ),
     (
         c.RunResume(run_id="x"),
-        f'{{"generation":null,{BASE},"reason":"","row":null,"run_id":"x","type":"run.resume"}}',
+        f'{{"actor":null,"generation":null,{BASE},"reason":"","row":null,"run_id":"x","type":"run.resume"}}',
     ),
     (
         c.RunRerunFrom(run_id="x", stage="b"),
         (
-            f'{{"generation":null,{BASE},"reason":"","row":null,"run_id":"x","stage":"b","type":"run.rerun_from",'
+            f'{{"actor":null,"generation":null,{BASE},"reason":"","row":null,"run_id":"x","stage":"b","type":"run.rerun_from",'
             '"version":null}'
         ),
     ),
-    (c.RunRemove(run_id="x"), f'{{"generation":null,{BASE},"run_id":"x","type":"run.remove"}}'),
+    (c.RunRemove(run_id="x"), f'{{"actor":null,"generation":null,{BASE},"run_id":"x","type":"run.remove"}}'),
     (
         c.RunAnnotate(
             run_id="x",
             annotations=(c.NewAnnotation(name="n", value='{"a":1}'),),
-            actor=AnnotationAuthor(kind="person", id="me"),
+            actor=Actor(kind="person", id="me"),
         ),
         (
             '{"actor":{"id":"me","kind":"person","version":""},'
@@ -119,7 +125,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.StageWake(run_id="x", stage="a"),
         (
-            '{"idempotency_key":null,"item":null,"key":null,"namespace":"default","run_id":"x","stage":"a",'
+            '{"actor":null,"idempotency_key":null,"item":null,"key":null,"namespace":"default","run_id":"x","stage":"a",'
             '"type":"stage.wake"}'
         ),
     ),
@@ -181,7 +187,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     ),
     (
         c.RunRepair(),
-        '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","redeliver":false,"run":null,"type":"run.repair"}',
+        '{"actor":null,"after":"","idempotency_key":null,"limit":500,"namespace":"default","redeliver":false,"run":null,"type":"run.repair"}',
     ),
     (
         c.JobClaim(
@@ -393,9 +399,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     ),
     (
         c.SinkRegister(sink="s", types=("run.*",)),
-        f'{{{BASE},"since":null,"sink":"s","type":"sink.register","types":["run.*"]}}',
+        f'{{"actor":null,{BASE},"since":null,"sink":"s","type":"sink.register","types":["run.*"]}}',
     ),
-    (c.SinkRemove(sink="s"), f'{{{BASE},"sink":"s","type":"sink.remove"}}'),
+    (c.SinkRemove(sink="s"), f'{{"actor":null,{BASE},"sink":"s","type":"sink.remove"}}'),
     (
         c.OutboxFlush(sink="s", lease=7),
         '{"idempotency_key":null,"lease":7,"limit":100,"namespace":"default","sink":"s","type":"outbox.flush"}',
@@ -426,7 +432,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.DeadLetterReplay(),
         (
-            '{"idempotency_key":null,"limit":500,"namespace":"default","reason":"","run_id":"","sink":"",'
+            '{"actor":null,"idempotency_key":null,"limit":500,"namespace":"default","reason":"","run_id":"","sink":"",'
             '"skip":false,"type":"dead_letter.replay"}'
         ),
     ),
@@ -618,9 +624,10 @@ def test_what_has_a_default_may_be_left_out() -> None:
     assert command_from(short) == c.JobSettle(job="r.1", epoch=1, outcome=c.MapExpanded(items=()))
 
 
-def test_a_key_is_no_part_of_what_a_command_is() -> None:
+def test_a_key_and_an_actor_are_no_part_of_what_a_command_is() -> None:
     command = c.RunCancel(run_id="x")
 
+    assert fingerprint_text(attrs.evolve(command, actor=Actor("user", "ann"))) == fingerprint_text(command)
     assert fingerprint_text(attrs.evolve(command, idempotency_key="k")) == fingerprint_text(command)
     assert fingerprint_text(c.RunTerminate(run_id="x")) != fingerprint_text(command)
     assert fingerprint_text(attrs.evolve(command, namespace="n")) != fingerprint_text(command)

@@ -8,13 +8,15 @@ from tests.unit.hosts.cli.conftest import CommandLine
 def test_a_message_reaches_the_function(holdfast: CommandLine) -> None:
     holdfast("run", "start", "shop:engine", "answer", "{}", "--id", "a")
     key = ("--idempotency-key", "k")
-    sent = holdfast("run", "signal", "shop:engine", "a", "question", " 21 ", *key)
+    sent = holdfast("run", "signal", "shop:engine", "a", "question", " 21 ", "--actor", "ann", *key)
     assert (sent.code, sent.out) == (0, "sent to run a, as row 2 of its history\n")
     again = holdfast("run", "signal", "shop:engine", "a", "question", "21", "--json", *key)
     assert again.json == {"id": "a", "channel": "question", "number": 2, "status": "running"}
     holdfast.finish("a")
     assert holdfast("run", "show", "shop:engine", "a", "--output").out == '"it is 42"\n'
-    assert "channel question → 21" in holdfast("run", "show", "shop:engine", "a", "--history").out
+    assert (
+        "channel question, by user ann → 21" in holdfast("run", "show", "shop:engine", "a", "--history").out
+    )
 
 
 def test_a_pipeline_takes_none(holdfast: CommandLine) -> None:

@@ -25,6 +25,7 @@ from holdfast.kernel.commands import (
     SinkRemove,
 )
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER, DEAD_LETTER_AFTER_FAILURES
+from holdfast.ports.actors import Actor
 from holdfast.ports.changes import Insert, Update
 from holdfast.ports.errors import EventRefusedError, SinkExistsError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event
@@ -383,12 +384,13 @@ def test_an_event_that_an_operator_leaves_out_has_one_in_its_place(world: World)
     world.sink.fails = lambda events: (
         EventRefusedError("no") if any(event.type == "run.created" for event in events) else None
     )
-    world.core.kernel.dispatch(DeadLetterReplay(run_id="bad", skip=True, reason="too odd"))
+    ann = Actor("user", "ann")
+    world.core.kernel.dispatch(DeadLetterReplay(run_id="bad", skip=True, reason="too odd", actor=ann))
     world.flush(2)
 
     first, second = [event for event in world.sink.events if event.run_id == "bad"]
     assert (first.number, first.type) == (1, "event.skipped")
-    assert first.data == '{"reason":"too odd","type":"run.created"}'
+    assert first.data == '{"actor":{"id":"ann","kind":"user"},"reason":"too odd","type":"run.created"}'
     assert (second.number, second.type) == (2, "run.cancelled")
 
 
@@ -400,7 +402,7 @@ def test_if_even_that_is_refused_it_gets_nothing_in_its_place(world: World) -> N
 
     assert world.numbers("bad") == [2]
     (skips,) = [stream.skipped_rows for stream in world.store.dump().streams.values() if stream.skipped_rows]
-    assert skips == '{"1":"too odd"}'
+    assert skips == '{"1":{"reason":"too odd"}}'
 
 
 @pytest.mark.parametrize("which", [DeadLetterReplay(sink="other"), DeadLetterReplay(run_id="r")])

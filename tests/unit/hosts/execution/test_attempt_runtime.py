@@ -22,7 +22,8 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import AnnotationOutput, AttemptOutput, JobWakeDue
 from holdfast.kernel.commands.codec import from_data
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -395,18 +396,18 @@ def test_a_line_has_a_level() -> None:
 def test_an_annotation_says_who_says_it() -> None:
     _, body = waiting()
     context_of(body).annotate("score", {"a": [1]}, scope="run", reason="so", key="k")
-    context_of(body).annotate("by", "me", actor=AnnotationAuthor("model", "m", "2"))
+    context_of(body).annotate("by", "me", actor=Actor("model", "m", "2"))
 
     first, second = (from_data(parse(one.data), AnnotationOutput) for one in body.runtime.take_outputs())
     assert first == AnnotationOutput(
         name="score",
         value='{"a":[1]}',
         scope=AnnotationScope.RUN,
-        actor=AnnotationAuthor("stage", "w/last", "1"),
+        actor=Actor("stage", "w/last", "1"),
         reason="so",
         key="k",
     )
-    assert (second.scope, second.actor) == (AnnotationScope.ATTEMPT, AnnotationAuthor("model", "m", "2"))
+    assert (second.scope, second.actor) == (AnnotationScope.ATTEMPT, Actor("model", "m", "2"))
 
 
 def test_what_can_not_be_an_annotation_is_refused_at_once() -> None:

@@ -20,7 +20,8 @@ from holdfast.kernel.authoring.ai import AiCallOptions
 from holdfast.kernel.authoring.artifacts import BYTES
 from holdfast.kernel.authoring.attempt_context import Level
 from holdfast.kernel.values import decode, encode
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import (
     BlobMissingError,
     InvalidArgumentError,
@@ -122,7 +123,7 @@ class MemoryRuntime:
         /,
         *,
         scope: AnnotationScope | None,
-        actor: AnnotationAuthor | None,
+        actor: Actor | None,
         reason: str,
         key: str | None,
     ) -> None:

@@ -85,7 +85,7 @@ def _examined(world: World, store: Persistence, **options: Any) -> set[str]:
         clock=world.clock,
         ids=SeededIds(clock=world.clock),
     )
-    return set(examine(Engine.on(stores).core, **options).found)
+    return set(examine(Engine.on(stores).client, **options).found)
 
 
 def _busy() -> tuple[World, Callable[[], None]]:
