@@ -52,10 +52,6 @@ _ADVANCE_STREAM: Final = (
 """The SQL of `AdvanceStreams` for a stream that exists."""
 
 
-def _listed(columns: Sequence[str], table: str) -> str:
-    return ", ".join(f"{table}.{column}" for column in columns)
-
-
 @attrs.frozen
 class ColumnUpdate:
     """A statement that updates some columns of the rows of a table."""
