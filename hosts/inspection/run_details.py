@@ -28,7 +28,6 @@ from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
 from holdfast.ports.records.job import Job, JobKind, JobState, limit_of_attempts, step_of
 from holdfast.ports.records.limits import SlotName, run_slot, stage_slot
@@ -36,6 +35,7 @@ from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import leaves, located, references_from
+from holdfast.ports.searches import SlotPlace, UsedSlots, Waiting
 
 _ORDER: Final = (
     JobState.LEASED,
@@ -332,6 +332,6 @@ def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int
     ):
         if wanted:
             places = [SlotPlace(run.namespace, key) for key in sorted(wanted)]
-            found = core.stores.persistence.transact(lambda tx: tx.used_slots(waiting, places))  # noqa: B023
+            found = core.stores.persistence.transact(lambda tx: tx.find(UsedSlots(waiting, places)))  # noqa: B023
             used.update((of(place.namespace, place.key), number) for place, number in found.items())
     return used

@@ -20,6 +20,7 @@ from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import job_key
 from holdfast.ports.records.run import Run, RunName, RunStatus, attribute_texts
+from holdfast.ports.searches import Generations
 from holdfast.ports.unreadable import PARSE_ERRORS, unreadable
 
 _log = logging.getLogger("holdfast.runs")
@@ -169,7 +170,7 @@ def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
 def newest_runs(core: Core, ids: Iterable[str]) -> dict[str, Run]:
     """Return the newest generations of runs, by id, with one query. Runs that do not exist are left out."""
     names = [RunName(core.namespace, id_) for id_ in dict.fromkeys(ids)]
-    found = core.stores.persistence.transact(lambda tx: tx.generations(names)) if names else ()
+    found = core.stores.persistence.transact(lambda tx: tx.find(Generations(names))) if names else ()
     return {run.id: run for run in found}  # of one id, the newest is the last
 
 

@@ -27,6 +27,7 @@ from holdfast.ports.records.limits import RateWindow
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import RATES, SESSIONS
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 RESUMED_BY_CODE: Final = frozenset(
@@ -149,7 +150,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
     rated = sorted({job.rate for job in jobs if job.rate is not None})
-    windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
+    windows = persistence.transact(lambda tx: tx.get(RATES, rated)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
     waits = open_calls_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
@@ -189,7 +190,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
 def sessions_of(core: Core, jobs: Iterable[Job]) -> dict[str, Session]:
     """Return the sessions that hold jobs, by id."""
     ids = sorted({job.session for job in jobs if job.session is not None})
-    found = core.stores.persistence.transact(lambda tx: tx.sessions(ids, lock=False)) if ids else ()
+    found = core.stores.persistence.transact(lambda tx: tx.get(SESSIONS, ids)) if ids else ()
     return {session.id: session for session in found}
 
 

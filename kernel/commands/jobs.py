@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.pipelines.plan import RetryPolicy
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import SUSPECT_AFTER, JobKind, PassOver
 from holdfast.ports.records.run import NO_OPTIONS, ClosePolicy, GivenOptions, RunStatus
 from holdfast.ports.records.values import Micros, Payload
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.structs import frozen
 
 

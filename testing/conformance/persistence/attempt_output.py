@@ -41,6 +41,7 @@ from holdfast.ports.queries.run_output import (
 from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import AnnotationKeys
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -391,7 +392,7 @@ class RunOutput(PersistenceCase):
 
 
 def _names_under_keys(store: Persistence, *keys: tuple[str, str]) -> list[tuple[str, str, str]]:
-    return query(store, lambda tx: tx.annotation_keys(keys))
+    return query(store, lambda tx: tx.find(AnnotationKeys(keys)))
 
 
 def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:

@@ -17,7 +17,7 @@ from holdfast.ports.changes import (
     PutSession,
     UpdateStream,
 )
-from holdfast.ports.persistence import Persistence, SlotPlace, Waiting
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
@@ -37,6 +37,7 @@ from holdfast.ports.records.outbox import StreamHead
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

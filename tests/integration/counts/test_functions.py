@@ -25,9 +25,9 @@ from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.history import events
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements
 from tests.sizes import sized

@@ -20,11 +20,11 @@ from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.kernel.rules.registry import RULES, command_from, reply_type
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import GivenOptions, RunStatus
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 
 BASE = '"idempotency_key":null,"namespace":"default"'
 ATTEMPT = c.Attempt(

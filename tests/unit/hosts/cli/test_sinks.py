@@ -12,6 +12,7 @@ from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.ports.changes import UpdateStream
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.outbox import StreamKey
+from holdfast.ports.tables import STREAMS
 from holdfast.testing.conformance.events import an_event
 from tests.sinks import a_receiver
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -39,7 +40,11 @@ def park(holdfast: CommandLine, id: str) -> None:
 
 def _let_its_time_come(key: StreamKey, tx: Transaction) -> None:
     tx.apply(
-        [UpdateStream(attrs.evolve(one, due_at=0)) for one in tx.streams([key]) if one.due_at is not None]
+        [
+            UpdateStream(attrs.evolve(one, due_at=0))
+            for one in tx.lock(STREAMS, [key])
+            if one.due_at is not None
+        ]
     )
 
 
