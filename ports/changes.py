@@ -189,7 +189,7 @@ class UpdateRateLimit:
 
 @frozen
 class AddAttemptOutput:
-    """Insert a row of attempt output."""
+    """Insert a row of attempt output; no effect if its run has one of this id."""
 
     tag: ClassVar[str] = "add_attempt_output"
     note: OutputRow

@@ -82,7 +82,10 @@ ANNOTATIONS: Final[Table[Annotation, tuple[str, int, str]]] = Table(
     unique=(("run", "key", "name"),),
 )
 ARTIFACTS: Final[Table[Artifact, tuple[str, int, int, str]]] = Table(
-    "artifacts", Artifact, ("run", "job", "epoch", "name"), attrgetter("run", "job", "epoch", "name")
+    "artifacts",
+    Artifact,
+    ("run", "job", "epoch", "call", "name"),
+    attrgetter("run", "job", "epoch", "call", "name"),
 )
 AI_CALLS: Final[Table[AiCall, tuple[str, int, str]]] = Table(
     "ai_calls",

@@ -91,7 +91,7 @@ class Tables:
     annotations: dict[str, list[Annotation]]
     annotation_keys: dict[tuple[str, str], set[str]]
     """By run and idempotency key, the names of the annotations stored under it."""
-    artifacts: dict[tuple[str, int, int, str], Artifact]
+    artifacts: dict[tuple[str, int, int, str, str], Artifact]
     """By run, job, epoch and name."""
     ai_calls: dict[str, list[AiCall]]
     ai_call_names: set[tuple[str, str, int]]
@@ -201,9 +201,6 @@ class Tables:
             case AddMapItems(page):
                 if (page.run, page.node, page.page) in self.pages:
                     return f"page {page.page} of what {page.node!r} of run {page.run} goes over exists"
-            case AddAttemptOutput(note):
-                if note.id in self.notes:
-                    return f"note {note.id} exists"
             case AddConcurrencyLimit(slot):
                 if slot in self.slots:
                     return f"slot {slot.name!r} exists"
@@ -221,7 +218,7 @@ class Tables:
                 if annotation.key is not None and annotation.name in names:
                     return f"{annotation.name!r} was stored under the key {annotation.key!r}"
             case AddArtifact(artifact):
-                if (artifact.run, artifact.job, artifact.epoch, artifact.name) in self.artifacts:
+                if artifact.key in self.artifacts:
                     return f"artifact {artifact.name!r} exists"
             case _:
                 pass
@@ -264,7 +261,7 @@ class Tables:
                 case AddLeader(lease) | UpdateLeader(lease):
                     self.leaders[lease.name] = lease
                 case AddAttemptOutput(note):
-                    self.notes[note.id] = note
+                    self.notes.setdefault(note.id, note)
                 case AddSink(sink) | UpdateSink(sink):
                     self.sinks[sink.key] = sink
                 case DeleteSink(key):
@@ -280,7 +277,7 @@ class Tables:
                             annotation.name
                         )
                 case AddArtifact(artifact):
-                    self.artifacts[artifact.run, artifact.job, artifact.epoch, artifact.name] = artifact
+                    self.artifacts[artifact.key] = artifact
                 case AddAiCall(call):
                     self._add_ai_call(call)
                 case AddConcurrencyLimit(slot):

@@ -130,7 +130,7 @@ def writes_for(dialect: Dialect) -> Writes:
         sessions=dialect.insert(tables.sessions, rows.SESSION, on_conflict=upsert(("id",), rows.SESSION)),
         new_leaders=dialect.insert(tables.leaders, rows.LEADER),
         leaders=dialect.update(tables.leaders, ("name",), [name for name in rows.LEADER if name != "name"]),
-        notes=dialect.insert(tables.notes, rows.NOTE),
+        notes=dialect.insert(tables.notes, rows.NOTE, on_conflict=OnConflict(("run", "id"))),
         new_sinks=dialect.insert(tables.sinks, rows.SINK),
         sinks=dialect.update(tables.sinks, ("key",), [name for name in rows.SINK if name not in _SINK_FIXED]),
         removed_sinks=dialect.delete(tables.sinks, ("key",)),

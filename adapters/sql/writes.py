@@ -80,7 +80,7 @@ def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
         (writes.annotations, _by_fields(Annotation, net.annotations, writes.annotations, "run", "at", "id")),
         (
             writes.artifacts,
-            _by_fields(Artifact, net.artifacts, writes.artifacts, "run", "job", "epoch", "name"),
+            _by_fields(Artifact, net.artifacts, writes.artifacts, "run", "job", "epoch", "call", "name"),
         ),
         (writes.ai_calls, _sorted(net.ai_calls, "run", "at", "id", values=ai_call_values)),
         (writes.slots, sorted(net.slots)),

@@ -11,7 +11,7 @@ from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.text_output import log_text
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions, LogReader
 from holdfast.hosts.inspection.run_info import find_run
-from holdfast.kernel.authoring.stage_context import LEVELS, Level
+from holdfast.kernel.authoring.attempt_context import LEVELS, Level
 
 
 @click.command("logs", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))

@@ -8,7 +8,7 @@ import attrs
 
 from holdfast.hosts.inspection.filters import check_names, number_option, place_option, text_option
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.authoring.stage_context import LEVELS, Level
+from holdfast.kernel.authoring.attempt_context import LEVELS, Level
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
@@ -160,10 +160,10 @@ class LogReader:
 
 def progress_of(core: Core, run: str) -> Iterator[ProgressInfo]:
     """Yield the latest progress of each stage of a run and of each map item, read page by page."""
-    after = 0
+    after = (0, "")
     while notes := core.stores.persistence.read(NewestProgress(run, after=after, limit=_PAGE)):
         yield from map(progress_info, notes)
-        after = notes[-1].job
+        after = (notes[-1].job, notes[-1].call)
         if len(notes) < _PAGE:
             return
 

@@ -108,6 +108,7 @@ _MAPS: Final = (
             "children": "children",
             "queue_position": "queue_position",
             "mailbox": "mailbox",
+            "reported_row": "reported_row",
         },
     ),
     ColumnMap(
@@ -269,6 +270,7 @@ _MAPS: Final = (
             "id": "id",
             "job": "job",
             "epoch": "epoch",
+            "call": "call",
             "at": "at",
             "kind": "kind",
             "data": "data",
@@ -303,6 +305,7 @@ _MAPS: Final = (
             "run": "run",
             "job": "job",
             "epoch": "epoch",
+            "call": "call",
             "name": "name",
             "node": "node",
             "item": "item",

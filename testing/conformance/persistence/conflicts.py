@@ -69,7 +69,6 @@ TAKEN: Final[dict[str, Change]] = {
     "name of a duty": AddLeader(a_leader_lease("maintenance", session=9)),
     "key of a sink": AddSink(a_sink("other", key=a_sink("audit").key)),
     "name of a sink": AddSink(a_sink("audit", key="01OTHER")),
-    "id of a note": AddAttemptOutput(a_note(1, data='"other"')),
 }
 """Rows to add, each of which has a unique value in common with a row of THERE."""
 
