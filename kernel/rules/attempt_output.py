@@ -19,7 +19,7 @@ from holdfast.kernel.commands.attempt_output import NewAnnotation
 from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
-from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
@@ -28,6 +28,7 @@ from holdfast.ports.records.history import OutputRow
 from holdfast.ports.records.job import Job, job_key
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import ANNOTATIONS
 
 T = TypeVar("T")
 
@@ -44,13 +45,11 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     if run is None:
         raise RunNotFoundError(command.run_id)
     _check_place(state, run, command)
-    known = (
-        state.tables.annotation_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
-    )
+    known = state.tables.names[ANNOTATIONS]
     of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
     scope = AnnotationScope.RUN if command.stage is None else of_stage
     changes = tuple(
-        AddAnnotation(
+        Insert(
             Annotation(
                 run=run.key,
                 at=now,
@@ -69,7 +68,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
             )
         )
         for one in command.annotations
-        if one.name not in known
+        if (run.key, command.key, one.name) not in known
     )
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
@@ -77,7 +76,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
 def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Ids) -> Iterator[Change]:
     """Yield the changes that store the annotations of a new run."""
     for one in annotations:
-        yield AddAnnotation(
+        yield Insert(
             Annotation(
                 run=run.key,
                 at=run.created_at,
@@ -102,7 +101,7 @@ def annotation_keys(command: JobHeartbeat | JobSettle | JobRecord) -> tuple[tupl
 
 def known_annotations(state: State) -> set[tuple[str, str, str]]:
     """Return the run, key and name of stored annotations, as far as they were read."""
-    return {(run, key, name) for (run, key), names in state.tables.annotation_keys.items() for name in names}
+    return set(state.tables.names[ANNOTATIONS])
 
 
 def output_changes(
@@ -123,18 +122,18 @@ def output_changes(
     for one in outputs:
         match one.kind:
             case "log" | "progress" | "heartbeat":
-                changes.append(AddAttemptOutput(_note(job, epoch, one, ids)))
+                changes.append(Insert(_note(job, epoch, one, ids)))
             case "annotation":
                 annotation = _annotation(one)
                 under = (job.run, annotation.key or "", annotation.name)
                 if annotation.key is None or under not in known:
-                    changes.append(AddAnnotation(_annotated(job, epoch, one, annotation, ids)))
+                    changes.append(Insert(_annotated(job, epoch, one, annotation, ids)))
                     known.add(under)
             case "artifact":
                 if artifacts:
-                    changes.append(AddArtifact(_artifact(job, epoch, one)))
+                    changes.append(Insert(_artifact(job, epoch, one)))
             case "ai_call":
-                changes.append(AddAiCall(_ai_call(job, epoch, one, ids)))
+                changes.append(Insert(_ai_call(job, epoch, one, ids)))
     return changes
 
 

@@ -39,7 +39,7 @@ from holdfast.kernel.rules.retries import AttemptDetails, fail_inline_step
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
@@ -144,7 +144,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         # suspect here, as its session may hold other lost jobs (docs/decisions/0059).
         changes = (
             *changes,
-            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, lost_attempts))),
+            Update(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, lost_attempts))),
         )
     return Decision(reply, changes, tuple(draft.hints))
 
@@ -251,7 +251,7 @@ def suspend_function(
     )
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
     received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
-    return Decision(reply, (*received, UpdateJob(released)), job_hints(released))
+    return Decision(reply, (*received, Update(released)), job_hints(released))
 
 
 def retry_refused_result(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
@@ -260,7 +260,7 @@ def retry_refused_result(run: Run, job: Job, failure: Failure, now: Micros) -> D
     draft.append(events.ResultRefused(message=failure.message), node=job.node, epoch=job.epoch)
     released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
-    return Decision(reply, (*draft.changes(), UpdateJob(released)), (*draft.hints, *job_hints(released)))
+    return Decision(reply, (*draft.changes(), Update(released)), (*draft.hints, *job_hints(released)))
 
 
 def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:

@@ -94,7 +94,7 @@ from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import NextClaim, RunDraft
 from holdfast.kernel.runs.plan_interpreter import condition_evaluated, map_expanded, stage_completed
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddMapItems, Change, UpdateJob
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import compact
@@ -249,7 +249,7 @@ def _expanded(
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
     map_expanded(draft, plan, progress_from(run.progress), job.node, counters)
     pages = [
-        AddMapItems(
+        Insert(
             MapItems(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
         )
         for start in range(0, len(items), size)
@@ -325,7 +325,7 @@ def _schedule_check(
         fail_stage(draft, plan, job, found, details)
         return _settled(state, run, draft)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
-    return Decision(reply, (UpdateJob(found),), job_hints(found))
+    return Decision(reply, (Update(found),), job_hints(found))
 
 
 def _failure_details(command: JobSettle, failure: Failure) -> AttemptDetails:

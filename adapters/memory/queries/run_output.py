@@ -26,15 +26,21 @@ def answer_reported(tables: Tables, query: object) -> object:
         case NewestProgress():
             return _progress(tables, query)
         case AnnotationsOf():
-            annotations = [one for one in tables.annotations.get(query.run, ()) if _matches(one, query.which)]
+            annotations = [
+                one
+                for one in tables.annotations.values()
+                if one.run == query.run and _matches(one, query.which)
+            ]
             return _page(annotations, _place_of, query.after, query.limit)
         case ArtifactsOf():
             return _artifacts(tables, query)
         case AiCallsOf():
             calls = [
                 call
-                for call in tables.ai_calls.get(query.run, ())
-                if is_of_topic(call.topic, query.topic) and query.model in {None, call.model}
+                for call in tables.ai_calls.values()
+                if call.run == query.run
+                and is_of_topic(call.topic, query.topic)
+                and query.model in {None, call.model}
             ]
             return _page(calls, _place_of, query.after, query.limit)
         case AiTotalsOf():
@@ -102,8 +108,8 @@ def _artifacts(tables: Tables, query: ArtifactsOf) -> tuple[Artifact, ...]:
 
 def _totals(tables: Tables, query: AiTotalsOf) -> tuple[AiTotal, ...]:
     by_name: dict[str, list[AiCall]] = {}
-    for call in tables.ai_calls.get(query.run, ()):
-        if is_of_topic(call.topic, query.topic):
+    for call in tables.ai_calls.values():
+        if call.run == query.run and is_of_topic(call.topic, query.topic):
             by_name.setdefault(call.model if query.by == "model" else call.topic, []).append(call)
     return tuple(
         AiTotal(

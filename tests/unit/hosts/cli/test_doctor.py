@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from holdfast.hosts.cli.exit_codes import Exit
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.queries.runs import FindRun, JobsOfRun
 from holdfast.ports.records.run import RunName
+from holdfast.ports.tables import JOBS
 from tests.unit.hosts.cli.conftest import CommandLine
 
 ENGINE = "shop:engine"
@@ -16,7 +17,7 @@ def _lose_jobs(holdfast: CommandLine, id: str) -> None:
     run = store.read(FindRun(RunName("default", id)))
     assert run is not None
     jobs = store.read(JobsOfRun(run.key))
-    store.transact(lambda tx: tx.apply([DeleteJob(job.key) for job in jobs]))
+    store.transact(lambda tx: tx.apply([Delete(JOBS, job.key) for job in jobs]))
 
 
 def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
