@@ -1,7 +1,7 @@
 """Conversion of a batch's net changes to the rows of each statement, keys ascending."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.narrow_updates import LockedRows
@@ -74,8 +74,10 @@ def _blocked_runs(net: NetChanges) -> Sequence[Row]:
 
 def _key_rows(keys: Iterable[Any]) -> Sequence[Row]:
     """Return keys as rows, ascending."""
-    ordered: Sequence[Any] = sorted(keys)
-    return [cast("Row", key) if isinstance(key, tuple) else (key,) for key in ordered]
+    found: list[Row] = []
+    for key in sorted(keys):
+        found.append(key if isinstance(key, tuple) else (key,))
+    return found
 
 
 def _updates(
