@@ -6,7 +6,7 @@ A rule is a pair of pure functions. `reads(command)` returns `Reads`; `decide(st
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Generic, TypeAlias
+from typing import Any, Final, Generic
 
 import attrs
 from typing_extensions import TypeVar
@@ -17,13 +17,12 @@ from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import CompletedRow, QueueClaim, SlotPlace
 from holdfast.ports.records.history import STAGE_OUTCOMES, HistoryRow
-from holdfast.ports.records.job import JobKey, JobKind, PassOver
+from holdfast.ports.records.job import JobKey
 from holdfast.ports.records.limits import RateName, SlotName
 from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import Run, RunName
-from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import CompletedRow, Search, SlotPlace, not_negative
 from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 from holdfast.ports.unreadable import shown
@@ -32,85 +31,22 @@ from holdfast.ports.working_set import Tables
 Result = TypeVar("Result", covariant=True)
 
 
-def _not_negative(_: object, field: "attrs.Attribute[int]", value: int) -> None:
-    if value < 0:
-        raise InvalidCommandError(f"{field.name} is {value}; it must not be negative")
+class ComposedSearch:
+    """A search made of several searches of the store (see `kernel/dispatch/searches.py`)."""
 
-
-def _not_negative_each(
-    _: object, field: "attrs.Attribute[tuple[QueueClaim, ...]]", value: tuple[QueueClaim, ...]
-) -> None:
-    for queue_claim in value:
-        if queue_claim.limit < 0:
-            raise InvalidCommandError(f"{field.name}: the limit of {queue_claim} must not be negative")
+    __slots__ = ()
 
 
 @frozen
-class ClaimableJobs:
-    """Search for queued jobs to claim; the jobs found are locked."""
-
-    namespace: str
-    queue_claims: tuple[QueueClaim, ...] = attrs.field(validator=_not_negative_each)
-    limit: int = attrs.field(validator=_not_negative)
-    pass_over: PassOver = PassOver.NOTHING
-
-
-@frozen
-class DueJobs:
-    """Search for sleeping jobs that are due, of all kinds or of one; the jobs found are locked."""
-
-    limit: int = attrs.field(validator=_not_negative)
-    kind: JobKind | None = None
-
-
-@frozen(kw_only=True)
-class WakeableJobs:
-    """Search for jobs that poll external work, or whose bodies run; the jobs found are locked.
-
-    Either those of the external work with this `key`, or those of `stage` in the newest generation of run `run_id`.
-    """
-
-    namespace: str
-    key: str | None = None
-    run_id: str | None = None
-    stage: str | None = None
-    item: int | None = None
-
-
-@frozen
-class ExpiredSessions:
-    """Search for open sessions that expired more than `grace` microseconds ago; the sessions found are locked."""
-
-    grace: Micros = attrs.field(validator=_not_negative)
-    limit: int = attrs.field(validator=_not_negative)
-
-
-@frozen
-class LostJobs:
-    """Search for jobs leased to dead sessions; the jobs and their runs are locked."""
-
-    limit: int = attrs.field(validator=_not_negative)
-
-
-@frozen
-class RunsMissingJobs:
+class RunsMissingJobs(ComposedSearch):
     """Search for active runs with missing jobs, by ascending key from `after`; all their jobs are locked.
 
     With `run`, only that run is read, whatever its state.
     """
 
     after: str
-    limit: int = attrs.field(validator=_not_negative)
+    limit: int = attrs.field(validator=not_negative)
     run: str | None = None
-
-
-@frozen
-class DueStreams:
-    """Search for a sink's streams with undelivered events."""
-
-    namespace: str
-    sink: str
-    limit: int = attrs.field(validator=_not_negative)
 
 
 def _a_place(_: object, __: object, value: str) -> None:
@@ -132,7 +68,7 @@ def slot_place(text: str) -> SlotPlace:
 
 
 @frozen(kw_only=True)
-class WaitingRuns:
+class WaitingRuns(ComposedSearch):
     """Search for pending runs that wait for a slot of these concurrency keys, in one namespace; the runs are locked.
 
     Without `keys`, it searches all keys of all namespaces from `after` on, and runs whose `start_at` has passed.
@@ -141,11 +77,11 @@ class WaitingRuns:
     namespace: str
     keys: tuple[str, ...]
     after: str = attrs.field(validator=_a_place)
-    limit: int = attrs.field(validator=_not_negative)
+    limit: int = attrs.field(validator=not_negative)
 
 
 @frozen(kw_only=True)
-class WaitingJobs:
+class WaitingJobs(ComposedSearch):
     """Search for jobs that wait for a slot or a rate limit under these keys, in one namespace; the jobs are locked.
 
     Without `keys`, it searches all keys of all namespaces from `after` on.
@@ -154,59 +90,17 @@ class WaitingJobs:
     namespace: str
     keys: tuple[str, ...]
     after: str = attrs.field(validator=_a_place)
-    limit: int = attrs.field(validator=_not_negative)
+    limit: int = attrs.field(validator=not_negative)
 
 
 @frozen
-class DeadLetteredStreams:
-    """Search for dead-lettered streams, of one sink and of one run unless these are ""."""
-
-    namespace: str
-    sink: str
-    run_id: str
-    limit: int = attrs.field(validator=_not_negative)
-
-
-@frozen
-class RunsWithUndeliveredRows:
+class RunsWithUndeliveredRows(ComposedSearch):
     """Search for runs with rows that are not in the outbox of a sink, by ascending run key from `after`."""
 
     namespace: str
     sinks: tuple[str, ...]
     after: str
-    limit: int = attrs.field(validator=_not_negative)
-
-
-@frozen
-class JobsWithOverdueHeartbeats:
-    """Search for leased jobs whose heartbeat is more than `grace` microseconds overdue; jobs and runs are locked."""
-
-    grace: Micros = attrs.field(validator=_not_negative)
-    limit: int = attrs.field(validator=_not_negative)
-
-
-@frozen
-class OverdueRuns:
-    """Search for runs past their deadline that are not cancelling yet; the runs are locked."""
-
-    limit: int = attrs.field(validator=_not_negative)
-
-
-Search: TypeAlias = (
-    ClaimableJobs
-    | DueJobs
-    | ExpiredSessions
-    | LostJobs
-    | JobsWithOverdueHeartbeats
-    | RunsMissingJobs
-    | DueStreams
-    | DeadLetteredStreams
-    | RunsWithUndeliveredRows
-    | WaitingRuns
-    | WaitingJobs
-    | OverdueRuns
-    | WakeableJobs
-)
+    limit: int = attrs.field(validator=not_negative)
 
 
 @frozen
@@ -284,13 +178,23 @@ class Reads:
     messages: tuple[str | RunName, ...] = ()
     """Runs whose unread messages are read."""
     kept_starts: tuple[str, ...] = ()
-    """Runs whose unread messages are read if a start is stored with one of them.
-
-    Runs found by a search for passed deadlines are treated the same.
-    """
+    """Runs whose unread messages are read if a start is stored with one of them."""
     retried: tuple[str, ...] = ()
     """Runs that may have failed: those that are tried again as a whole are read with their histories."""
-    search: Search | None = None
+    search: Search[Any] | ComposedSearch | None = None
+    """Rows that it finds are read. Of keys that it finds, the rows are locked."""
+    if_found: bool = False
+    """Whether `sessions` and `sinks` are read only if the search finds something."""
+    runs_of_found: bool = False
+    """Whether the runs of the jobs found are locked too, with the jobs that drive their functions."""
+    found_whole: bool = False
+    """Whether the runs found are read whole, with all jobs and recorded results, for a repair."""
+    found_starts: bool = False
+    """Whether the runs found are treated as `kept_starts`."""
+    holders: bool = False
+    """Whether the sessions are read that hold any of the jobs read."""
+    exhausted: bool = False
+    """Whether all jobs are locked of runs whose functions were lost as often as allowed: they are blocked."""
 
 
 NOTHING: Final = Reads()
@@ -313,7 +217,7 @@ class State:
     """The plans that this process can start runs of, by name and version; with version None, the default version."""
     stored_plans: frozenset[str]
     """Fingerprints of plans that are known to be stored."""
-    found: dict[Search, SearchResult]
+    found: dict[Search[Any] | ComposedSearch, SearchResult]
     """The results of the searches of the batch. Equal searches are made once."""
     completed: dict[str, list[CompletedRow]]
     """Rows with the outcomes of stages, map items and conditions, by run; only of runs read whole for a repair."""

@@ -79,7 +79,7 @@ class Tables:
     sinks: dict[str, Sink]
     streams: dict[StreamKey, Stream]
     annotations: dict[tuple[str, int, str], Annotation]
-    artifacts: dict[tuple[str, int, int, str], Artifact]
+    artifacts: dict[tuple[str, int, int, str, str], Artifact]
     ai_calls: dict[tuple[str, int, str], AiCall]
     slots: dict[SlotName, SlotName]
     rates: dict[RateName, RateWindow]

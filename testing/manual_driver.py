@@ -19,8 +19,8 @@ from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE_DELAY
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.body_runner import BodyGenerator
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.due_times import due_instants

@@ -16,6 +16,7 @@ from holdfast.ports.queries.values import PlansByFingerprint
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
+from holdfast.ports.tables import SESSIONS
 from holdfast.ports.working_set import Tables
 
 _PAGE: Final = 500
@@ -42,7 +43,7 @@ def _of_database(store: Persistence, namespaces: Sequence[str]) -> Snapshot:
         runs[run.key] = run
     fingerprints = tuple(sorted({run.plan for run in runs.values()}))
     holders = {job.session for of_run in jobs.values() for job in of_run.values() if job.session is not None}
-    sessions = store.transact(lambda tx: tx.sessions(sorted(holders), lock=False))
+    sessions = store.transact(lambda tx: tx.get(SESSIONS, sorted(holders)))
     return Snapshot(
         runs=runs,
         jobs=jobs,

@@ -14,9 +14,9 @@ from holdfast.ports.changes import (
     Insert,
     Update,
 )
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver, cancelling, held_job
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.working_set import Tables, checks_of
 
 _Place = tuple[int, str, int]
@@ -71,7 +71,7 @@ class JobOrder:
     def claimable(
         self, namespace: str, queue_claims: Iterable[QueueClaim], limit: int, pass_over: PassOver
     ) -> list[JobKey]:
-        """Return the keys of the jobs to claim, as `Transaction.claimable`."""
+        """Return the keys of the jobs to claim, as `ClaimableJobs`."""
         taken: list[_Place] = []
         passed_over = self._passed_over[pass_over]
         for queue_claim in queue_claims:

@@ -1,6 +1,6 @@
 """Updates that write only a few columns of a row, if no other column differs from the version that was locked.
 
-A step changes two of a run's thirty columns. Writing all of them would take longer than the rest of the step
+A step changes three of a run's thirty columns. Writing all of them would take longer than the rest of the step
 (docs/decisions/0010).
 """
 
@@ -17,12 +17,12 @@ from holdfast.ports.tables import JOBS, RUNS
 NARROW: Final[Mapping[AnyTable, Sequence[Sequence[str]]]] = {
     # With a new history row, with the end of a job, and with messages.
     RUNS: (
-        ("updated_at", "last_row"),
+        ("updated_at", "last_row", "reported_row"),
         (
             *("status", "updated_at", "ended_at", "last_row", "last_job", "open_jobs", "progress", "result"),
-            *("error", "children"),
+            *("error", "children", "reported_row"),
         ),
-        ("updated_at", "last_row", "mailbox"),
+        ("updated_at", "last_row", "mailbox", "reported_row"),
     ),
     # When a job is claimed, released, or put to sleep.
     JOBS: (

@@ -72,8 +72,7 @@ from holdfast.adapters.sql.pruning import RECEIPT_AGE, prune_receipts, prune_row
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
-from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
-from holdfast.adapters.sql.transaction import SqlTransaction, Statements
+from holdfast.adapters.sql.transaction import SqlTransaction, statements_for
 from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
 from holdfast.ports.errors import ConflictError, UnavailableError
 from holdfast.ports.persistence import Query, Transaction
@@ -151,8 +150,7 @@ class SqlPersistence:
         self._random = random
         self._extra = kind.extra
         self._database = kind.open(url, deadline, **options)
-        dialect = self._database.dialect
-        self._statements = Statements(dialect, reads_for(dialect), writes_for(dialect), waiting_for(dialect))
+        self._statements = statements_for(self._database.dialect)
         self._answers = Answers(self._database)
         self._fast_path = self._database.fast_path(self._statements)
 

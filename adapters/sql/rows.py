@@ -11,7 +11,6 @@ import attrs
 from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.limits import RateWindow, SlotName
@@ -19,10 +18,12 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamState
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Payload, PlanRow
+from holdfast.ports.searches import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.unreadable import RunOutline, replace_unreadable, shown, unreadable_columns
 
 Row: TypeAlias = tuple[Any, ...]
 E = TypeVar("E", bound=StrEnum)
+K = TypeVar("K", bound=tuple[Any, ...])
 
 
 RUN: Final = COLUMNS[Run].columns
@@ -51,6 +52,7 @@ _KIND: Final = {kind.value: kind for kind in JobKind}
 _HISTORY_HEAD: Final = attrgetter(*COLUMNS[HistoryRow].fields[:7])
 _AI_CALL_HEAD: Final = attrgetter(*COLUMNS[AiCall].fields[:16])
 COST_PART: Final = 1_000_000
+BIGINT_MAX: Final = 2**63 - 1
 
 
 def run_from(row: Row) -> Run:
@@ -119,16 +121,6 @@ def session_from(row: Row) -> Session:
     fields = replace_unreadable(Session, fields_of(Session, row))
     fields["state"] = SessionState(fields["state"])
     return Session(**fields)
-
-
-def reply_from(row: Row) -> IdempotencyReply:
-    """Return the reply in a row of `REPLY`."""
-    return IdempotencyReply(**fields_of(IdempotencyReply, row))
-
-
-def leader_from(row: Row) -> LeaderLease:
-    """Return the lease in a row of `LEADER`."""
-    return LeaderLease(**fields_of(LeaderLease, row))
 
 
 def sink_from(row: Row) -> Sink:
@@ -247,6 +239,25 @@ def outline_from(row: Row) -> RunOutline:
     return RunOutline(*row)
 
 
+_RECORD_FROM: Final[Mapping[type, Callable[[Row], Any]]] = {
+    Run: run_from,
+    Job: job_from,
+    HistoryRow: history_from,
+    Session: session_from,
+    Sink: sink_from,
+    Stream: stream_from,
+    Annotation: annotation_from,
+    AiCall: ai_call_from,
+    SlotName: slot_from,
+    RateWindow: rate_from,
+}
+
+
+def record_of(record: type[Any]) -> Callable[[Row], Any]:
+    """Return the function that returns the record in a row of its columns. It may raise UnreadableRowError."""
+    return _RECORD_FROM.get(record) or (lambda row: record(**fields_of(record, row)))
+
+
 def fields_of(record: type[attrs.AttrsInstance], row: Row) -> dict[str, Any]:
     """Return the values in a row of a record's columns, by field."""
     return dict(zip(COLUMNS[record].fields, row, strict=True))
@@ -282,3 +293,12 @@ def is_askable(text: str) -> bool:
 def askable(texts: Iterable[str]) -> list[str]:
     """Return the distinct texts that a database can be queried for, ascending."""
     return sorted(filter(is_askable, set(texts)))
+
+
+def askable_keys(keys: Iterable[K]) -> list[K]:
+    """Return those of these keys, tuples of texts and numbers, that a row can have, ascending."""
+    return sorted(
+        key
+        for key in set(keys)
+        if all(part <= BIGINT_MAX if isinstance(part, int) else is_askable(part) for part in key)
+    )

@@ -32,8 +32,8 @@ from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import HoldfastError, SessionLostError, UnreadableRowError
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.process_forks import renew_in_forks
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.validation import SINK, Wanted, an, by_name, check, duration, integer
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from holdfast.hosts.worker.machine_protocol import Claim
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt, combine_pass_over
-from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.searches import QueueClaim
 
 
 class Capacity:

@@ -3,8 +3,8 @@
 from typing import TypeAlias
 
 from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, FollowUp, JobSettle
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import PassOver
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.structs import frozen
 
 # Inputs ---------------------------------------------------------------------------------------------------------

@@ -1,39 +1,22 @@
 """Recordings of decisions as JSON, with everything that a decision depends on, so that each can be decided again."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 import attrs
 
+from holdfast.kernel import state as kernel_state
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.rerun_plan import StageHistory
-from holdfast.kernel.state import (
-    ClaimableJobs,
-    DeadLetteredStreams,
-    Decision,
-    DueJobs,
-    DueStreams,
-    ExpiredSessions,
-    JobsWithOverdueHeartbeats,
-    LostJobs,
-    OverdueRuns,
-    RunRemains,
-    RunsMissingJobs,
-    RunsWithUndeliveredRows,
-    Search,
-    SearchResult,
-    State,
-    WaitingJobs,
-    WaitingRuns,
-    WakeableJobs,
-)
+from holdfast.kernel.state import ComposedSearch, Decision, RunRemains, SearchResult, State
+from holdfast.ports import searches
 from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.limits import RateName, RateWindow, SlotName
@@ -41,25 +24,23 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
+from holdfast.ports.searches import CompletedRow, Search
 from holdfast.ports.structs import frozen
 from holdfast.ports.tables import ANNOTATIONS, StoredRecord
 from holdfast.ports.transport import Hint
 from holdfast.ports.working_set import Tables
 
-_SEARCHES: Final[dict[str, type[Search]]] = {
-    "claimable_jobs": ClaimableJobs,
-    "dead_lettered_streams": DeadLetteredStreams,
-    "due_jobs": DueJobs,
-    "due_streams": DueStreams,
-    "expired_sessions": ExpiredSessions,
-    "jobs_of_dead_sessions": LostJobs,
-    "jobs_with_overdue_heartbeats": JobsWithOverdueHeartbeats,
-    "runs_missing_jobs": RunsMissingJobs,
-    "runs_past_their_deadline": OverdueRuns,
-    "runs_with_undelivered_rows": RunsWithUndeliveredRows,
-    "waiting_jobs": WaitingJobs,
-    "waiting_runs": WaitingRuns,
-    "wakeable_jobs": WakeableJobs,
+
+def _tag(kind: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def _is_search(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, (Search, ComposedSearch))
+
+
+_SEARCHES: Final[Mapping[str, type[Any]]] = {
+    _tag(kind): kind for kind in (*vars(searches).values(), *vars(kernel_state).values()) if _is_search(kind)
 }
 _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "runs": Run,
@@ -73,7 +54,6 @@ _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "stored": PlanRow,
     "rates": RateWindow,
 }
-_TAGS: Final = {kind: tag for tag, kind in _SEARCHES.items()}
 
 
 @frozen(kw_only=True)
@@ -198,8 +178,7 @@ def state_json(state: State) -> str:
                 [name, version, plan.to_json()] for (name, version), plan in state.workflows.items()
             ],
             "found": [
-                [_TAGS[type(search)], to_data(search), to_data(found)]
-                for search, found in state.found.items()
+                [_tag(type(search)), to_data(search), to_data(found)] for search, found in state.found.items()
             ],
             "past": to_data(state.past, dict[str, StageHistory] | None),
             "completed": [to_data(row) for rows in state.completed.values() for row in rows],
@@ -213,10 +192,6 @@ def state_json(state: State) -> str:
             ),
         }
     )
-
-
-def _search(kind: str, data: object) -> Search:
-    return from_data(data, _SEARCHES[kind])
 
 
 def state_from(text: str) -> State:
@@ -248,7 +223,7 @@ def state_from(text: str) -> State:
         SlotName(namespace, name): number for namespace, name, number in data.get("used_slots", ())
     }
     for kind, search, found in data["found"]:
-        state.found[_search(kind, search)] = from_data(found, SearchResult)
+        state.found[from_data(search, _SEARCHES[kind])] = from_data(found, SearchResult)
     state.new_rows = from_data(data.get("new_rows", {}), dict[str, list[HistoryRow]])
     for run, message in data.get("messages", ()):
         unread = from_data(message, HistoryRow)

@@ -7,14 +7,25 @@ from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.runs.forks import open_children
 from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.kernel.runs.stored_starts import plan_of_start
-from holdfast.kernel.state import OverdueRuns, Reads, RunRemains, State
+from holdfast.kernel.state import Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.history import STAGE_OUTCOMES
 from holdfast.ports.records.outbox import Stream, StreamKey
 from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.references import KeptRows
-from holdfast.ports.tables import ANNOTATIONS
+from holdfast.ports.searches import (
+    AllSinks,
+    AnnotationKeys,
+    Generations,
+    JobsOfRuns,
+    LatestRuns,
+    NodeResults,
+    NodeSummaries,
+    RunAnnotations,
+    UndeliveredHeads,
+)
+from holdfast.ports.tables import ANNOTATIONS, HISTORY, STREAMS
 
 
 def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
@@ -25,10 +36,10 @@ def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
         events.StageExpanded.type,
         events.StageTested.type,
     )
-    for row in tx.completed(sorted(whole), types=types):
+    for row in tx.find(NodeResults(sorted(whole), types=types)):
         state.completed.setdefault(row.run, []).append(row)
     wanted = list(_suspended_without_job(state, whole))
-    for suspension in tx.history(wanted) if wanted else ():
+    for suspension in tx.get(HISTORY, wanted) if wanted else ():
         state.suspensions[suspension.run, suspension.number] = suspension
     _read_steps(tx, state, whole)
 
@@ -40,9 +51,9 @@ def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
     keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
     state.past = past = {key: StageHistory() for key in keys}
     if keys:
-        for rows in tx.node_rows(keys):
+        for rows in tx.find(NodeSummaries(keys)):
             past[rows.run].add(rows)
-        for row in tx.history([(key, state.tables.runs[key].first_row) for key in keys]):
+        for row in tx.get(HISTORY, [(key, state.tables.runs[key].first_row) for key in keys]):
             past[row.run].input = row.payload
 
 
@@ -60,14 +71,14 @@ def read_histories(tx: Transaction, state: State, needs: list[Reads]) -> None:
     if not forked and not retried:
         return
     _read_histories(tx, state, {run.key: run for run in (*forked, *retried)}.values())
-    for annotation in tx.annotations(sorted(run.key for run in retried)) if retried else ():
+    for annotation in tx.find(RunAnnotations(sorted(run.key for run in retried))) if retried else ():
         state.tables.put(annotation)
     children = {
         RunName(run.namespace, child) for run in forked for child in open_children(state.histories[run.key])
     }
     # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
     # locking the children last keeps that order.
-    for child in tx.latest_runs(sorted(children)) if children else ():
+    for child in tx.find(LatestRuns(sorted(children))) if children else ():
         state.tables.put(child)
 
 
@@ -85,7 +96,7 @@ def _read_histories(tx: Transaction, state: State, functions: Iterable[Run]) -> 
         for part in (*run.kept_rows, KeptRows(run.key, last_row_of(run))):
             wanted += ((part.run, number) for number in range(first, part.last + 1))
             first = part.last + 1
-    rows = {(row.run, row.number): row for row in tx.history(wanted)}
+    rows = {(row.run, row.number): row for row in tx.get(HISTORY, wanted)}
     for run in functions:
         kept = {number: part.run for part in reversed(run.kept_rows) for number in range(1, part.last + 1)}
         numbers = range(1, last_row_of(run) + 1)
@@ -100,9 +111,8 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
     named = (one for reads in needs for one in reads.messages)
     keys = {newest.get(one, "") if isinstance(one, RunName) else one for one in named}
     by_start = {key for reads in needs for key in reads.kept_starts}
-    by_start.update(
-        key for search, found in state.found.items() if isinstance(search, OverdueRuns) for key in found.runs
-    )
+    searches = (reads.search for reads in needs if reads.found_starts)
+    by_start.update(key for search in searches if search is not None for key in state.found[search].runs)
     wanted: list[tuple[str, tuple[str, int]]] = []
     for key in sorted((keys | by_start) & tables.runs.keys()):
         run = tables.runs[key]
@@ -110,7 +120,7 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
         if key in keys or mailbox.starts:
             wanted += ((key, (run.holder_of(number), number)) for number in mailbox.rows())
     places = sorted({place for _, place in wanted})
-    rows = {(row.run, row.number): row for row in tx.history(places)} if places else {}
+    rows = {(row.run, row.number): row for row in tx.get(HISTORY, places)} if places else {}
     state.messages.update(((key, place[1]), rows[place]) for key, place in wanted)
     return {plan_of_start(row) for row in rows.values() if row.type == events.StartReceived.type}
 
@@ -121,16 +131,16 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
         return
     generations: dict[RunName, list[str]] = {}
     first_rows: list[tuple[str, int]] = []
-    for run in tx.generations(sorted(names)):
+    for run in tx.find(Generations(sorted(names))):
         generations.setdefault(run.name, []).append(run.key)
         first_rows.append((run.key, run.first_row))
     keys = sorted(key for of_name in generations.values() for key in of_name)
-    jobs = tx.jobs_of(keys)
+    jobs = tx.find(JobsOfRuns(keys))
     for job in jobs:
         state.tables.put(job)
     with_jobs = {job.run for job in jobs}
-    inputs = {row.run: row.payload for row in tx.history(sorted(first_rows))}
-    sinks = tx.all_sinks()
+    inputs = {row.run: row.payload for row in tx.get(HISTORY, sorted(first_rows))}
+    sinks = tx.find(AllSinks())
     streams: dict[str, list[Stream]] = {}
     undelivered: dict[str, set[str]] = {}
     for namespace in sorted({name.namespace for name in names}):
@@ -139,9 +149,9 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
             key for name, found in generations.items() if name.namespace == namespace for key in found
         ]
         places = [StreamKey(sink.key, key) for sink in of_namespace for key in of_names]
-        for stream in tx.streams(places):
+        for stream in tx.lock(STREAMS, places):
             streams.setdefault(stream.run, []).append(stream)
-        for head in tx.undelivered_heads(namespace, [sink.name for sink in of_namespace], of_names):
+        for head in tx.find(UndeliveredHeads(namespace, [sink.name for sink in of_namespace], of_names)):
             undelivered.setdefault(head.run, set()).add(head.sink)
     for name, of_name in generations.items():
         payloads = (inputs.get(key) for key in of_name)
@@ -165,23 +175,23 @@ def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> N
     }
     wanted = sorted((run, key) for run, key in requested if run is not None)
     if wanted:
-        state.tables.names[ANNOTATIONS].update(tx.annotation_keys(wanted))
+        state.tables.names[ANNOTATIONS].update(tx.find(AnnotationKeys(wanted)))
 
 
 def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read the annotations of runs as a whole."""
     runs = sorted({run for reads in needs for run in reads.annotations})
-    for annotation in tx.annotations(runs) if runs else ():
+    for annotation in tx.find(RunAnnotations(runs)) if runs else ():
         state.tables.put(annotation)
 
 
 def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:
     """Read the rows that queued steps of these runs, and the rows with their ends."""
-    queued = tx.completed(sorted(runs), types=(events.StepQueued.type,))
+    queued = tx.find(NodeResults(sorted(runs), types=(events.StepQueued.type,)))
     queuing = {row.run for row in queued}
     if queuing:
-        ends = tx.completed(sorted(queuing), types=tuple(sorted(events.STEP_ENDS)))
-        for row in tx.history([(row.run, row.number) for row in (*queued, *ends)]):
+        ends = tx.find(NodeResults(sorted(queuing), types=tuple(sorted(events.STEP_ENDS))))
+        for row in tx.get(HISTORY, [(row.run, row.number) for row in (*queued, *ends)]):
             state.steps.setdefault(row.run, []).append(row)
 
 

@@ -107,6 +107,8 @@ from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import AllSinks
+from holdfast.ports.tables import REPLIES
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.ports.unreadable import Unreadable
 
@@ -371,7 +373,7 @@ class Kernel:
         load(tx, needs, now, state, self._known_plans)
         state.stored_plans = self._stored_plans
         if keys:
-            replies = tx.replies(sorted(keys))
+            replies = tx.get(REPLIES, sorted(keys))
             state.tables.replies.update(((reply.namespace, reply.key), reply) for reply in replies)
         changes: list[Change] = []
         hints: dict[Hint, None] = {}
@@ -393,7 +395,7 @@ class Kernel:
         if not rows:
             return ()
         if self.clock.monotonic() >= self._sinks_until:
-            self._sinks = tuple(tx.all_sinks())
+            self._sinks = tuple(tx.find(AllSinks()))
             self._sinks_until = self.clock.monotonic() + SINKS_KNOWN_FOR
         return stream_advances(rows, state.tables.runs, self._sinks) if self._sinks else ()
 

@@ -1,6 +1,6 @@
 """Reads the rows that a batch of commands needs: many rows at a time, with locks taken in one fixed order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 import attrs
@@ -15,42 +15,39 @@ from holdfast.kernel.dispatch.history_loader import (
     read_whole,
 )
 from holdfast.kernel.dispatch.read_set import ReadSet
+from holdfast.kernel.dispatch.searches import find
 from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.limits.concurrency import count_used_slots
-from holdfast.kernel.limits.rates import free_starts, queued_rates
+from holdfast.kernel.limits.rates import queued_rates
 from holdfast.kernel.pipelines.plan import plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.kernel.pipelines.progress import driver_of
 from holdfast.kernel.state import (
     NOTHING,
-    ClaimableJobs,
-    DeadLetteredStreams,
-    DueJobs,
-    DueStreams,
-    ExpiredSessions,
-    JobsWithOverdueHeartbeats,
-    LostJobs,
-    OverdueRuns,
     Reads,
     RunsMissingJobs,
-    RunsWithUndeliveredRows,
-    Search,
     SearchResult,
     State,
     WaitingJobs,
     WaitingRuns,
-    WakeableJobs,
-    slot_place,
 )
-from holdfast.ports.json import canonical
-from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
+from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.job import Job, JobKey, JobKind
 from holdfast.ports.records.limits import RateName, SlotName
-from holdfast.ports.records.outbox import SinkName, Stream
 from holdfast.ports.records.run import HELD, Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import (
+    ClaimableJobs,
+    JobsOfRuns,
+    LatestRuns,
+    QueuedUnderRates,
+    SinksByName,
+    SlotPlace,
+    UsedSlots,
+    Waiting,
+)
+from holdfast.ports.tables import HISTORY, JOBS, LEADERS, PLANS, RATES, RUNS, SESSIONS, SLOTS, STREAMS
 from holdfast.ports.unreadable import PARSE_ERRORS
-from holdfast.ports.working_set import Tables
 
 
 def load(
@@ -72,13 +69,13 @@ def load(
             continue
         found = state.found.get(reads.search)
         if found is None:
-            found = _search(tx, state.tables, reads, reads.search, now)
+            found = find(tx, state.tables, reads.search, now)
             if state.excluded and not (
                 isinstance(reads.search, RunsMissingJobs) and reads.search.run is not None
             ):
                 found = _exclude(found, state.excluded)
             state.found[reads.search] = found
-            wanted.add_found(reads.search, found)
+            wanted.add_found(reads, found, state.tables)
         if reads.drivers:
             wanted.driven.update(found.runs)
     _lock(tx, state, wanted)
@@ -87,12 +84,13 @@ def load(
     _sessions(tx, state, all_needs)
     unlocked = {key for key in wanted.seen - wanted.jobs if state.tables.job(key) is None}
     if unlocked:
-        for job in tx.jobs(sorted(unlocked), lock=False):
+        for job in tx.get(JOBS, sorted(unlocked)):
             state.tables.put(job)
     read_annotation_keys(tx, state, all_needs)
     read_annotations(tx, state, all_needs)
     if wanted.leader_leases:
-        state.tables.leaders.update((lease.name, lease) for lease in tx.leaders(sorted(wanted.leader_leases)))
+        leases = tx.lock(LEADERS, sorted(wanted.leader_leases))
+        state.tables.leaders.update((lease.name, lease) for lease in leases)
     _sinks(tx, state, all_needs)
     read_past(tx, state, wanted.past)
     read_run_remains(tx, state, wanted.run_remains)
@@ -110,69 +108,6 @@ def _exclude(found: SearchResult, excluded: frozenset[str]) -> SearchResult:
     )
 
 
-def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: Micros) -> SearchResult:
-    match search:
-        case ClaimableJobs(namespace, queue_claims, limit, pass_over):
-            (session,) = reads.sessions
-            claimable = tx.claimable(session, namespace, queue_claims, limit, pass_over=pass_over)
-            for job in claimable.jobs:
-                tables.put(job)
-            tables.sessions.update((one.id, one) for one in claimable.sessions)
-            return SearchResult(jobs=tuple(job.key for job in claimable.jobs))
-        case DueJobs(limit, kind):
-            jobs = tx.due(now, limit, kind=kind)
-            for job in jobs:
-                tables.put(job)
-            return SearchResult(jobs=tuple(job.key for job in jobs))
-        case ExpiredSessions(grace, limit):
-            sessions = tx.expired_sessions(now - grace, limit)
-            tables.sessions.update((session.id, session) for session in sessions)
-            return SearchResult(sessions=tuple(session.id for session in sessions))
-        case WakeableJobs():
-            return SearchResult(jobs=tuple(_wakeable(tx, search)))
-        case LostJobs(limit):
-            return SearchResult(jobs=tuple(tx.lost_jobs(limit)))
-        case JobsWithOverdueHeartbeats(grace, limit):
-            return SearchResult(jobs=tuple(tx.heartbeat_overdue_jobs(now - grace, limit)))
-        case RunsMissingJobs(run=str(key)):
-            return SearchResult(runs=(key,), checked=1)
-        case RunsMissingJobs(after, limit):
-            keys = tx.active_runs(after, limit)
-            incomplete = tx.runs_missing_jobs(keys) if keys else ()
-            following = keys[-1] if keys and len(keys) == limit else None
-            return SearchResult(
-                runs=tuple(incomplete), checked=len(keys), next=following, has_deliveries=tx.has_deliveries()
-            )
-        case DueStreams(namespace, sink, limit):
-            return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
-        case DeadLetteredStreams(namespace, sink, run_id, limit):
-            return _found_streams(tables, tx.dead_lettered_streams(namespace, sink, run_id, limit))
-        case RunsWithUndeliveredRows(namespace, sinks, after, limit):
-            keys = tx.run_keys(after, limit)
-            undelivered = tx.undelivered_heads(namespace, sinks, keys) if keys else ()
-            following = keys[-1] if keys and len(keys) == limit else None
-            return SearchResult(stream_heads=tuple(undelivered), checked=len(keys), next=following)
-        case WaitingRuns(keys=keys, limit=limit):
-            wanted, following = _wanted(tx, Waiting.RUNS, search, now)
-            runs = tx.first_pending(wanted) if wanted else ()
-            due = () if keys else tx.due_runs(now, limit)
-            return SearchResult(runs=(*runs, *due), next=following)
-        case WaitingJobs():
-            wanted, following = _wanted(tx, Waiting.JOBS, search, now)
-            limited = tx.first_limited(wanted) if wanted else ()
-            return SearchResult(jobs=tuple(limited), next=following)
-        case OverdueRuns(limit):
-            return SearchResult(runs=tuple(tx.overdue_runs(now, limit)))
-
-
-def _wakeable(tx: Transaction, search: WakeableJobs) -> Sequence[JobKey]:
-    if search.key is None:
-        assert search.run_id is not None
-        assert search.stage is not None
-        return tx.stage_jobs(RunName(search.namespace, search.run_id), search.stage, search.item)
-    return tx.external_jobs(search.namespace, search.key)
-
-
 def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read sinks before streams: locks are taken in this order."""
     needs = [reads for reads in needs if reads.sinks or reads.streams]
@@ -180,63 +115,14 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
         return
     tables = state.tables
     locked = {name for reads in needs if reads.locks_sinks for name in reads.sinks}
-    plain = {name for reads in needs if not _is_search_empty(state, reads) for name in reads.sinks} - locked
-    for names, lock in ((locked, True), (plain, False)):
+    plain = {name for reads in needs if not _is_needless(state, reads) for name in reads.sinks} - locked
+    for names, locks in ((locked, True), (plain, False)):
         if names:
-            tables.sinks.update((sink.key, sink) for sink in tx.sinks(sorted(names), lock=lock))
+            sinks = tx.find(SinksByName(sorted(names), locks=locks))
+            tables.sinks.update((sink.key, sink) for sink in sinks)
     streams = {key for reads in needs for key in reads.streams} - tables.streams.keys()
     if streams:
-        tables.streams.update((stream.key, stream) for stream in tx.streams(sorted(streams)))
-
-
-def _found_streams(tables: Tables, streams: Sequence[Stream]) -> SearchResult:
-    tables.streams.update((stream.key, stream) for stream in streams)
-    return SearchResult(streams=tuple(stream.key for stream in streams))
-
-
-def _wanted(
-    tx: Transaction, waiting: Waiting, search: WaitingRuns | WaitingJobs, now: Micros
-) -> tuple[list[tuple[SlotPlace, int]], str | None]:
-    """Return for each key with capacity how many waiters to look at, and where the next search continues."""
-    found: Sequence[WaitedFor]
-    if search.keys:
-        found = tx.waited_for(waiting, {SlotPlace(search.namespace, key) for key in search.keys})
-    else:
-        found = tx.all_waited_for(waiting, slot_place(search.after), search.limit)
-    most_of = _capacity(tx, found, now)
-    wanted: list[tuple[SlotPlace, int]] = []
-    left = search.limit
-    for one in found:
-        if left == 0:
-            return wanted, canonical(list(wanted[-1][0]))
-        most = min(most_of[one.place], left)
-        if most:
-            wanted.append((one.place, most))
-            left -= most
-    is_all = bool(search.keys) or len(found) < search.limit or not found
-    return wanted, None if is_all else canonical(list(found[-1].place))
-
-
-def _capacity(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[SlotPlace, int]:
-    """Return how many waiters of each key to look at: as many as there is capacity for.
-
-    With a rate limit it is one more: that job is put to sleep until another start is allowed.
-    """
-    rated = [one for one in found if one.rate_limit is not None]
-    capacity = {one.place: 0 if one.free is None else one.free for one in found}
-    if not rated:
-        return capacity
-    windows = {
-        window.rate_name: window for window in tx.rates([RateName(*one.place) for one in rated], lock=False)
-    }
-    queued = tx.rated_jobs([one.place for one in rated])
-    for one in rated:
-        window = windows.get(RateName(*one.place))
-        free = free_starts(window, one, now) - queued.get(one.place, 0)
-        sleeps = window is not None and window.wakes_at is not None and window.wakes_at > now
-        most = max(free, 0) + (not sleeps or free > 0)
-        capacity[one.place] = most if one.free is None else min(most, one.free)
-    return capacity
+        tables.streams.update((stream.key, stream) for stream in tx.lock(STREAMS, sorted(streams)))
 
 
 def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -260,9 +146,9 @@ def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
         names.update(job.rate for job in starting if job is not None and job.rate is not None)
     if not names:
         return
-    tables.rates.update((window.rate_name, window) for window in tx.rates(sorted(names), lock=True))
+    tables.rates.update((window.rate_name, window) for window in tx.lock(RATES, sorted(names)))
     if places:
-        queued = tx.rated_jobs(sorted(places.values()))
+        queued = tx.find(QueuedUnderRates(sorted(places.values())))
         known = queued_rates(tables)
         state.queued_by_rate.update(
             (rate, queued.get(place, 0) - known[rate]) for rate, place in places.items()
@@ -281,10 +167,10 @@ def _slots(tx: Transaction, state: State) -> None:
             jobs.update(_places(tables.job(key) for key in found.jobs))
     if not runs and not jobs:
         return
-    tables.slots.update((slot, slot) for slot in tx.slots(sorted((*runs, *jobs))))
+    tables.slots.update((slot, slot) for slot in tx.lock(SLOTS, sorted((*runs, *jobs))))
     for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
         if names:
-            used = tx.used_slots(waiting, sorted(names.values()))
+            used = tx.find(UsedSlots(waiting, sorted(names.values())))
             known = count_used_slots(tables, waiting)
             state.used_slots.update((name, used.get(place, 0) - known[name]) for name, place in names.items())
 
@@ -298,7 +184,7 @@ def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotP
 def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
     tables, whole, driven = state.tables, wanted.whole, wanted.driven
     if wanted.names:
-        for run in tx.latest_runs(sorted(wanted.names)):
+        for run in tx.find(LatestRuns(sorted(wanted.names))):
             tables.put(run)
     runs = (wanted.runs | whole) - tables.runs.keys()
     jobs = wanted.jobs
@@ -310,20 +196,22 @@ def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
             tables.put(job)
         tables.sessions.update((session.id, session) for session in held.sessions)
     else:
-        for run in tx.runs(sorted(runs)) if runs else ():
+        for run in tx.lock(RUNS, sorted(runs)) if runs else ():
             tables.put(run)
         found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
         drivers = {key for key in found if key is not None} if driven else set[JobKey]()
-        for job in tx.jobs(sorted(jobs | drivers)) if jobs or drivers else ():
+        for job in tx.lock(JOBS, sorted(jobs | drivers)) if jobs or drivers else ():
             if (
                 job.key in jobs or job.kind is JobKind.WORKFLOW
             ):  # `driver_of` returns the job of a stage for a pipeline
                 tables.put(job)
     with_jobs = wanted.with_jobs | whole
     with_jobs |= {tables.newest[name] for name in wanted.whole_names & tables.newest.keys()}
-    with_jobs |= _held(state, driven) | _lost_again(state)
+    with_jobs |= _held(state, driven)
+    if wanted.exhausted:
+        with_jobs |= _exhausted(state)
     if with_jobs:
-        for job in tx.jobs_of(sorted(with_jobs)):
+        for job in tx.find(JobsOfRuns(sorted(with_jobs))):
             tables.put(job)
     if whole:
         read_whole(tx, state, whole)
@@ -337,10 +225,8 @@ def _held(state: State, driven: set[str | RunName]) -> set[str]:
     }
 
 
-def _lost_again(state: State) -> set[str]:
-    """Return the runs whose functions were lost as often as allowed: they are blocked, with all of their jobs."""
-    if not any(isinstance(search, LostJobs) for search in state.found):
-        return set()
+def _exhausted(state: State) -> set[str]:
+    """Return the runs whose functions were lost as often as allowed."""
     jobs = state.tables.all_jobs()
     return {job.run for job in jobs if job.kind is JobKind.WORKFLOW and job.attempts >= job.max_attempts}
 
@@ -351,26 +237,23 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
     for reads in needs:
         if reads.sessions and reads.locks_sessions:
             locked.update(reads.sessions)
-        elif reads.sessions and not _is_search_empty(state, reads):
+        elif reads.sessions and not _is_needless(state, reads):
             plain.update(reads.sessions)
     tables = state.tables
     plain -= locked | tables.sessions.keys()
-    if any(isinstance(reads.search, LostJobs | RunsMissingJobs) for reads in needs):
+    if any(reads.holders for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
-    for ids, lock in ((locked, True), (plain, False)):
+    for ids, read in ((locked, tx.lock), (plain, tx.get)):
         if ids:
-            tables.sessions.update((session.id, session) for session in tx.sessions(sorted(ids), lock=lock))
+            tables.sessions.update((session.id, session) for session in read(SESSIONS, sorted(ids)))
 
 
-def _is_search_empty(state: State, reads: Reads) -> bool:
-    """Whether a search found nothing to claim or to flush: then the rows that would go with it are not read."""
-    match reads.search:
-        case ClaimableJobs():
-            return not state.found[reads.search].jobs
-        case DueStreams():
-            return not state.found[reads.search].streams
-        case _:
-            return False
+def _is_needless(state: State, reads: Reads) -> bool:
+    """Whether the search found nothing that the sessions and sinks would go with."""
+    if not reads.if_found or reads.search is None:
+        return False
+    found = state.found[reads.search]
+    return not found.jobs and not found.streams
 
 
 def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -386,7 +269,7 @@ def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
         for number in range(seen + 1, last_row_of(state.tables.runs[run], seen) + 1)
     ]
     if wanted:
-        for row in tx.history(wanted):
+        for row in tx.get(HISTORY, wanted):
             state.new_rows[row.run].append(row)
 
 
@@ -397,7 +280,7 @@ def _plans(tx: Transaction, state: State, known: PlanCache, of_starts: set[str])
     state.plans.update(known.found(wanted))
     missing = wanted - state.plans.keys()
     if missing:
-        for row in tx.plans(sorted(missing)):
+        for row in tx.get(PLANS, sorted(missing)):
             with suppress(*PARSE_ERRORS):  # `State.plan_of` raises for the run that needs it
                 state.plans[row.fingerprint] = plan = plan_from_json(row.body)
                 known.add(plan)

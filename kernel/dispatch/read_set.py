@@ -2,20 +2,10 @@
 
 import attrs
 
-from holdfast.kernel.state import (
-    JobsWithOverdueHeartbeats,
-    LostJobs,
-    OverdueRuns,
-    Reads,
-    RunsMissingJobs,
-    Search,
-    SearchResult,
-    WaitingJobs,
-    WaitingRuns,
-    WakeableJobs,
-)
+from holdfast.kernel.state import Reads, SearchResult
 from holdfast.ports.records.job import JobKey
 from holdfast.ports.records.run import RunName
+from holdfast.ports.working_set import Tables
 
 
 @attrs.define
@@ -36,6 +26,7 @@ class ReadSet:
     run_remains: set[RunName] = attrs.field(factory=set[RunName])
     seen: set[JobKey] = attrs.field(factory=set[JobKey])
     leader_leases: set[str] = attrs.field(factory=set[str])
+    exhausted: bool = False
 
     def add(self, reads: Reads) -> None:
         """Add the needs of a command, except those that depend on its search."""
@@ -57,20 +48,16 @@ class ReadSet:
             self.sessions.update(reads.sessions)
         if reads.whole_runs:
             self.with_jobs.update(reads.runs)
+        self.exhausted |= reads.exhausted
 
-    def add_found(self, search: Search, found: SearchResult) -> None:
-        """Add the rows that a search found."""
-        match search:
-            case LostJobs() | JobsWithOverdueHeartbeats():
-                self.jobs.update(found.jobs)
-                self.runs.update(key.run for key in found.jobs)
-                self.driven.update(key.run for key in found.jobs)
-            case WakeableJobs():
-                self.jobs.update(found.jobs)
-            case RunsMissingJobs():
-                self.whole.update(found.runs)
-            case WaitingRuns() | WaitingJobs() | OverdueRuns():
-                self.runs.update(found.runs)
-                self.jobs.update(found.jobs)
-            case _:
-                pass
+    def add_found(self, reads: Reads, found: SearchResult, tables: Tables) -> None:
+        """Add the rows that a search found by key alone; `tables` has the others already."""
+        if reads.found_whole:
+            self.whole.update(found.runs)
+        else:
+            self.runs.update(found.runs)
+        self.jobs.update(key for key in found.jobs if tables.job(key) is None)
+        if reads.runs_of_found:
+            runs = {key.run for key in found.jobs}
+            self.runs |= runs
+            self.driven |= runs

@@ -19,6 +19,7 @@ from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import RunOutlines
 from holdfast.ports.structs import frozen
 from holdfast.ports.unreadable import PARSE_ERRORS, RunOutline, Unreadable, first_of_each, shown
 
@@ -141,7 +142,7 @@ def block(tx: Transaction, found: Sequence[Unreadable], now: Micros) -> list[Blo
     The jobs of runs that are blocked or have ended are paused too.
     """
     first = {one.run: one for one in reversed(found)}
-    outlines = {outline.key: outline for outline in tx.outlines(sorted(first), lock=True)}
+    outlines = {outline.key: outline for outline in tx.find(RunOutlines(sorted(first), locks=True))}
     changes: list[Change] = []
     blocked: list[BlockedRun] = []
     for key, one in sorted(first.items()):

@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Final
 
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
-from holdfast.ports.persistence import Waiting
 from holdfast.ports.records.limits import SlotName
 from holdfast.ports.records.run import Run, attribute_texts
+from holdfast.ports.searches import Waiting
 from holdfast.ports.working_set import Tables
 
 _TEXT_MAX: Final = 64

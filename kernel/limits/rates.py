@@ -12,10 +12,10 @@ import attrs
 
 from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import WaitedFor
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.limits import RateName, RateWindow
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import WaitedFor
 from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.working_set import Tables
 

@@ -16,12 +16,12 @@ from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
 from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
-from holdfast.ports.persistence import Waiting
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.limits import RateName, SlotName
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import references_from
+from holdfast.ports.searches import Waiting
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 

@@ -9,7 +9,9 @@ from holdfast.kernel.commands import (
     ArtifactOutput,
     AttemptOutput,
     JobHeartbeat,
+    JobRecord,
     JobSettle,
+    PublishedEvent,
     RunAnnotate,
     RunAnnotated,
 )
@@ -20,6 +22,7 @@ from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, 
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
+from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import OutputRow
 from holdfast.ports.records.job import Job, job_key
@@ -85,7 +88,7 @@ def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Id
         )
 
 
-def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
+def annotation_keys(command: JobHeartbeat | JobSettle | JobRecord) -> tuple[tuple[str, str], ...]:
     """Return the run and key of each annotation in this command that has a key."""
     attempts = command.attempts if isinstance(command, JobHeartbeat) else (command,)
     return tuple(
@@ -124,7 +127,7 @@ def output_changes(
                 annotation = _annotation(one)
                 under = (job.run, annotation.key or "", annotation.name)
                 if annotation.key is None or under not in known:
-                    changes.append(Insert(_annotated(job, epoch, one.at, annotation, ids)))
+                    changes.append(Insert(_annotated(job, epoch, one, annotation, ids)))
                     known.add(under)
             case "artifact":
                 if artifacts:
@@ -132,6 +135,19 @@ def output_changes(
             case "ai_call":
                 changes.append(Insert(_ai_call(job, epoch, one, ids)))
     return changes
+
+
+def check_published(published: Iterable[PublishedEvent]) -> None:
+    """Raise InvalidCommandError if an event that a body publishes is not valid."""
+    for event in published:
+        if not is_event_type(event.type):
+            raise InvalidCommandError(
+                f"{event.type[:120]!r} is not an event type: use words of a-z 0-9 _ and dots"
+            )
+        if len(event.payload.inline or "") > EVENT_BYTES_MAX or event.payload.inline is None:
+            raise InvalidCommandError(
+                f"the event {event.type} is inline JSON text of at most {EVENT_BYTES_MAX:,} bytes"
+            )
 
 
 def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
@@ -145,9 +161,10 @@ def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
 
 def _note(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> OutputRow:
     return OutputRow(
-        id=ids.new(),
+        id=output.id or ids.new(),
         run=job.run,
         job=job.number,
+        call=output.call,
         epoch=epoch,
         at=output.at,
         kind=output.kind,
@@ -159,18 +176,20 @@ def _annotation(output: AttemptOutput) -> AnnotationOutput:
     return _data(output, AnnotationOutput)
 
 
-def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, ids: Ids) -> Annotation:
+def _annotated(
+    job: Job, epoch: int, output: AttemptOutput, annotation: AnnotationOutput, ids: Ids
+) -> Annotation:
     actor: AnnotationAuthor = annotation.actor
     of_stage = annotation.scope is not AnnotationScope.RUN
     return Annotation(
         run=job.run,
-        at=at,
+        at=output.at,
         id=ids.new(),
         namespace=job.namespace,
         name=annotation.name,
         value=annotation.value,
         scope=annotation.scope,
-        node=job.node if of_stage else None,
+        node=(output.node or job.node) if of_stage else None,
         item=job.item if of_stage and annotation.scope is not AnnotationScope.STAGE else None,
         job=job.number,
         epoch=epoch,
@@ -189,7 +208,8 @@ def _artifact(job: Job, epoch: int, output: AttemptOutput) -> Artifact:
         job=job.number,
         epoch=epoch,
         name=artifact.name,
-        node=job.node,
+        call=output.call,
+        node=output.node or job.node,
         item=job.item,
         at=output.at,
         content_type=artifact.content_type,
@@ -207,7 +227,7 @@ def _ai_call(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> AiCall:
         id=call.id or ids.new(),
         job=job.number,
         epoch=epoch,
-        node=job.node,
+        node=output.node or job.node,
         item=job.item,
         topic=call.topic,
         model=call.model,

@@ -18,13 +18,14 @@ from holdfast.kernel.limits.rates import Rates
 from holdfast.kernel.rules.leases import attempt_of, job_hints, parse_job_id
 from holdfast.kernel.runs.builder import leased, ready_state
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
-from holdfast.kernel.state import ClaimableJobs, Decision, DueJobs, Reads, State
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import ClaimableJobs, DueJobs
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 
@@ -34,7 +35,7 @@ _RETRY_LATER: Final = 5_000_000
 
 def reads_of_claim(command: JobClaim) -> Reads:
     """Search the queues that the command names."""
-    return Reads(sessions=(command.session,), search=_searched(command))
+    return Reads(sessions=(command.session,), search=_searched(command), if_found=True)
 
 
 def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decision[JobsClaimed]:
@@ -86,7 +87,9 @@ def try_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
 
 
 def _searched(command: JobClaim) -> ClaimableJobs:
-    return ClaimableJobs(command.namespace, command.queue_claims, command.limit, command.pass_over)
+    return ClaimableJobs(
+        command.namespace, command.queue_claims, command.limit, command.pass_over, command.session
+    )
 
 
 def reads_of_claim_one(command: JobClaimOne) -> Reads:

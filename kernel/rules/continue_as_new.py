@@ -99,6 +99,7 @@ def _begun(
         inherited=None,
         children=0,
         mailbox=None,
+        reported_row=0,
     )
     draft = RunDraft(following, now, is_new=True)
     unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))

@@ -9,11 +9,12 @@ from holdfast.kernel.rules.signals import start_cancelling
 from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
-from holdfast.kernel.state import Decision, OverdueRuns, Reads, State
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.run import TERMINAL, RunStatus
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import OverdueRuns
 from holdfast.ports.transport import Hint
 
 _MESSAGE: Final = "the run had not ended when its deadline passed"
@@ -24,7 +25,7 @@ def reads_of_expire(command: RunExpire) -> Reads:
 
     Unread messages that came with a start are read as well.
     """
-    return Reads(search=OverdueRuns(command.limit), drivers=True)
+    return Reads(search=OverdueRuns(command.limit), found_starts=True, drivers=True)
 
 
 def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> Decision[RunsExpired]:

@@ -12,10 +12,10 @@ from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.kernel.state import State
 from holdfast.ports.changes import Change, Delete, Update
-from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import CompletedRow
 from holdfast.ports.structs import frozen
 from holdfast.ports.tables import JOBS
 

@@ -20,13 +20,14 @@ from holdfast.kernel.runs.builder import PollSchedule, RunDraft, rescheduled
 from holdfast.kernel.runs.external_work import POLLING_EXPIRED
 from holdfast.kernel.runs.plan_interpreter import stage_suspended
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
-from holdfast.kernel.state import Decision, DueJobs, Reads, State, WakeableJobs
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import DueJobs, ExternalJobs, StageJobs
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables
@@ -139,27 +140,24 @@ def _is_wakeable(job: Job) -> bool:
     return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
 
 
-def _checks(tables: Tables, meant: WakeableJobs) -> Iterator[Job]:
+def _checks(tables: Tables, meant: StageJobs | ExternalJobs) -> Iterator[Job]:
     """Yield the poll jobs in the tables that the search means."""
-    run = None if meant.run_id is None else tables.run_named(RunName(meant.namespace, meant.run_id))
     for job in tables.all_jobs():
-        if job.kind is not JobKind.POLL or job.namespace != meant.namespace:
-            continue
-        by_key = meant.key is not None and job.waiting_for == meant.key
-        by_name = run is not None and (job.run, job.node) == (run.key, meant.stage)
-        if by_key or (by_name and meant.item in (None, job.item)):
+        if job.kind is JobKind.POLL and job.namespace == meant.namespace and _is_meant(tables, job, meant):
             yield job
 
 
-def _search_for(command: StageWake) -> WakeableJobs:
-    by_key = bool(command.key) and (command.run_id, command.stage, command.item) == (None, None, None)
-    by_name = command.key is None and bool(command.run_id) and bool(command.stage)
-    if by_key or by_name:
-        return WakeableJobs(
-            namespace=command.namespace,
-            key=command.key,
-            run_id=command.run_id,
-            stage=command.stage,
-            item=command.item,
-        )
+def _is_meant(tables: Tables, job: Job, meant: StageJobs | ExternalJobs) -> bool:
+    if isinstance(meant, ExternalJobs):
+        return job.waiting_for == meant.key
+    run = tables.run_named(RunName(meant.namespace, meant.run_id))
+    is_of_stage = run is not None and (job.run, job.node) == (run.key, meant.stage)
+    return is_of_stage and meant.item in (None, job.item)
+
+
+def _search_for(command: StageWake) -> StageJobs | ExternalJobs:
+    if command.key and (command.run_id, command.stage, command.item) == (None, None, None):
+        return ExternalJobs(command.namespace, command.key)
+    if command.key is None and command.run_id and command.stage:
+        return StageJobs(command.namespace, command.run_id, command.stage, command.item)
     raise InvalidCommandError("stage.wake takes either the key of external work, or a run_id with a stage")

@@ -7,12 +7,13 @@ from typing import Final
 from holdfast.kernel.commands import Failure, JobReapUnresponsive, UnresponsiveReaped
 from holdfast.kernel.rules.retries import NO_DETAILS, fail_attempt
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.state import Decision, JobsWithOverdueHeartbeats, Reads, State
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import TERMINAL
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import OverdueHeartbeats
 from holdfast.ports.transport import Hint
 
 HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"
@@ -21,7 +22,7 @@ HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"
 
 def reads_of_reap_unresponsive(command: JobReapUnresponsive) -> Reads:
     """Search for jobs whose heartbeat is overdue; lock them and their runs."""
-    return Reads(search=_searched(command))
+    return Reads(search=_searched(command), runs_of_found=True)
 
 
 def decide_reap_unresponsive(
@@ -56,8 +57,8 @@ def decide_reap_unresponsive(
     return Decision(UnresponsiveReaped(freed=freed, dead=dead), tuple(changes), tuple(hints))
 
 
-def _searched(command: JobReapUnresponsive) -> JobsWithOverdueHeartbeats:
-    return JobsWithOverdueHeartbeats(command.grace, command.limit)
+def _searched(command: JobReapUnresponsive) -> OverdueHeartbeats:
+    return OverdueHeartbeats(command.grace, command.limit)
 
 
 def _is_overdue(job: Job, before: Micros) -> bool:

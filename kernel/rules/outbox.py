@@ -20,9 +20,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.rules.sinks import types_of, with_failure, with_success
 from holdfast.kernel.runs.transitions import STREAM_TRANSITIONS
 from holdfast.kernel.state import (
-    DeadLetteredStreams,
     Decision,
-    DueStreams,
     Reads,
     RunsWithUndeliveredRows,
     State,
@@ -34,6 +32,7 @@ from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey, StreamState
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import DeadLetteredStreams, DueStreams
 
 DEAD_LETTER_AFTER: Final = 5
 """How many times a sink must reject an event as such before the event's stream is dead-lettered."""
@@ -68,7 +67,7 @@ def stream_advances(
 
 def reads_of_flush(command: OutboxFlush) -> Reads:
     """Search for streams with undelivered rows; read the sink."""
-    return Reads(search=_due(command), sinks=(SinkName(command.namespace, command.sink),))
+    return Reads(search=_due(command), sinks=(SinkName(command.namespace, command.sink),), if_found=True)
 
 
 def decide_flush(state: State, command: OutboxFlush, now: Micros, ids: Ids) -> Decision[OutboxFlushed]:

@@ -26,10 +26,10 @@ from holdfast.kernel.state import Decision, Reads, RunsMissingJobs, State
 from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import HELD, TERMINAL, Run
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import CompletedRow
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import Hint
@@ -40,7 +40,7 @@ CHECK_AFTER: Final[Micros] = 60_000_000
 
 def reads_of_repair(command: RunRepair) -> Reads:
     """Search for runs that lack jobs, or read the run that the command names."""
-    return Reads(search=_meant(command))
+    return Reads(search=_meant(command), found_whole=True, holders=True)
 
 
 def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:

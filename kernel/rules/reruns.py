@@ -163,7 +163,7 @@ def retry_run(
         return None
     ended = RunDraft(evolve(run, parent=None), now)
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
-    fork = plan_fork(run, history, (), row=1)
+    fork = plan_fork(run, history, {}, row=1)
     starts_at = retry_at if retry_at > now else None
     begins = _next_generation(run, plan, _call(fork), ids.new(), now, starts_at=starts_at)
     following = evolve(begins, deadline=run.deadline)
@@ -291,6 +291,7 @@ def _next_generation(
         rerun_from=begins.start,
         inherited=begins.kept,
         mailbox=None,
+        reported_row=0,
     )
 
 

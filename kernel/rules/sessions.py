@@ -31,7 +31,7 @@ from holdfast.kernel.rules.retries import (
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.transitions import SESSION_TRANSITIONS
-from holdfast.kernel.state import Decision, ExpiredSessions, LostJobs, Reads, State
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
@@ -39,6 +39,7 @@ from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import ExpiredSessions, LostJobs
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 
@@ -100,7 +101,7 @@ def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Deci
 
 def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
     """Search for jobs of dead sessions; lock them and their runs."""
-    return Reads(search=LostJobs(command.limit))
+    return Reads(search=LostJobs(command.limit), runs_of_found=True, holders=True, exhausted=True)
 
 
 def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, QueuedStepJob
-from holdfast.kernel.history.events import HistoryEvent, SignalReceived
+from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, PublishedEvent, QueuedStepJob
+from holdfast.kernel.history.events import HistoryEvent, SignalReceived, UserEvent
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
@@ -135,9 +135,12 @@ class RunDraft:
         """Append an event of an attempt of a job, at its stage and map item; return the number of its row."""
         return self._append_row(event.type, event.data, job.node, job.item, job.epoch, payload)
 
-    def append_user_event(self, job: Job, name: str, payload: Payload) -> int:
-        """Append an event that the body of a stage published; return the number of its row."""
-        return self._append_row(f"{USER_EVENTS}{name}", None, job.node, job.item, job.epoch, payload)
+    def append_user_event(
+        self, job: Job, published: PublishedEvent, *, node: str | None = None, call: str = ""
+    ) -> None:
+        """Append an event that a body published. `call` is as in `UserEvent`; `node` None is that of the job."""
+        kind, data = f"{USER_EVENTS}{published.type}", UserEvent(call=call).data
+        self._append_row(kind, data, node or job.node, job.item, job.epoch, published.payload)
 
     def _append_row(
         self,

@@ -9,7 +9,6 @@ from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError, UnknownWorkflowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import NodeRows
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Payload
@@ -21,6 +20,7 @@ from holdfast.ports.references import (
     partial_reference,
     references_from,
 )
+from holdfast.ports.searches import NodeRows
 
 _NOT_BEGUN = "{}"
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from holdfast.ports.persistence import Query, SlotPlace, Waiting
+from holdfast.ports.persistence import Query
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.unreadable import Unreadable
 
 LAST: str = "\U0010ffff"

@@ -1,7 +1,8 @@
 """Queries for history rows and attempt output."""
 
-from holdfast.ports.persistence import CompletedRow, NodeRows, Query
+from holdfast.ports.persistence import Query
 from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.searches import CompletedRow, NodeRows
 from holdfast.ports.structs import frozen
 
 

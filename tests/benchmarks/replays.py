@@ -12,10 +12,10 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import EventAppend, JobClaim, JobRecord, SessionOpen
 from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import RunName
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from tests.benchmarks.floors import check
 from tests.benchmarks.meter import Meter, Sample
 from tests.benchmarks.sites import Site

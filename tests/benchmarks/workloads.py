@@ -23,11 +23,11 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import CommandError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import ListRuns, RunFilter
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import reference_from
+from holdfast.ports.searches import QueueClaim
 from tests.benchmarks.floors import BATCH, WARM_UP, check
 from tests.benchmarks.meter import Meter, Sample, wait_until
 from tests.benchmarks.processes import helper, pauses

@@ -66,9 +66,9 @@ from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, Stage
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import LOSSES_MIN
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.world import (
     LEASE,
     SECOND,

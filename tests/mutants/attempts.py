@@ -87,7 +87,7 @@ ATTEMPTS: Final = (
                 "holder is not None",
             ),
             Edit(
-                "adapters/memory/persistence.py",
+                "adapters/memory/searches.py",
                 "dead = {key for key, session in sessions.items() if session.state is SessionState.DEAD}",
                 "dead = set(sessions)",
             ),
@@ -104,7 +104,7 @@ ATTEMPTS: Final = (
                 "if session.state is SessionState.OPEN",
             ),
             Edit(
-                "adapters/memory/persistence.py",
+                "adapters/memory/searches.py",
                 "if session.state is SessionState.OPEN and session.expires_at < before",
                 "if session.state is SessionState.OPEN and session.expires_at < before + 5_000_000",
             ),
@@ -276,16 +276,14 @@ ATTEMPTS: Final = (
                 "(run.deadline or run.updated_at) > now:",
             ),
             Edit(
-                "adapters/memory/persistence.py",
-                "            if run.deadline is not None and run.deadline <= now\n"
-                "        ]\n        return [key for _, key in sorted(overdue)",
-                "            if (run.deadline or run.updated_at + 30_000_000) <= now\n"
-                "        ]\n        return [key for _, key in sorted(overdue)",
+                "adapters/memory/searches.py",
+                "        if run.deadline is not None and run.deadline <= store.now\n",
+                "        if (run.deadline or run.updated_at + 30_000_000) <= store.now\n",
             ),
             Edit(
-                "adapters/memory/persistence.py",
-                "            (run.deadline, run.key)\n",
-                "            (run.deadline or run.updated_at, run.key)\n",
+                "adapters/memory/searches.py",
+                "        (run.deadline, run.key)\n",
+                "        (run.deadline or run.updated_at, run.key)\n",
             ),
         ),
     ),

@@ -161,7 +161,7 @@ PROGRESS: Final = (
                 "\n"
                 "        def remember(tx: Transaction) -> None:\n"
                 "            now = micros(self.clock.now())\n"
-                "            known = {(reply.namespace, reply.key) for reply in tx.replies(sorted(keyed))}\n"
+                "            known = {(reply.namespace, reply.key) for reply in tx.get(REPLIES, sorted(keyed))}\n"
                 "            tx.apply([Insert(reply_of(*keyed[key], now)) for key in keyed if key not in known])\n"
                 "\n"
                 "        if keyed:\n"

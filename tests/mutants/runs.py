@@ -66,7 +66,7 @@ RUNS: Final = (
                 "used + self._used[slot] > (one.concurrency_limit or 0)",
             ),
             Edit(
-                "kernel/dispatch/loader.py",
+                "kernel/dispatch/searches.py",
                 "0 if one.free is None else one.free for one in found",
                 "0 if one.free is None else one.free + 1 for one in found",
             ),
@@ -107,9 +107,9 @@ RUNS: Final = (
                 "if run.status is not RunStatus.PENDING:",
             ),
             Edit(
-                "adapters/memory/persistence.py",
-                "run.start_at is not None and run.start_at <= now",
-                "run.start_at is not None and run.start_at <= now + 5_000_000",
+                "adapters/memory/searches.py",
+                "run.start_at is not None and run.start_at <= store.now",
+                "run.start_at is not None and run.start_at <= store.now + 5_000_000",
             ),
         ),
     ),

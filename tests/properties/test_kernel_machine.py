@@ -91,13 +91,13 @@ from holdfast.ports.errors import (
     SessionLostError,
 )
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.queries.values import LoadValues
 from holdfast.ports.records.job import Job, JobKind, PassOver
 from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.tables import JOBS
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds

@@ -85,7 +85,7 @@ from holdfast.ports.changes import Delete
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import Persistence, Query, QueueClaim
+from holdfast.ports.persistence import Persistence, Query
 from holdfast.ports.queries.history import NotesOf
 from holdfast.ports.queries.run_output import AiCallsOf, AiTotalsOf, AnnotationsOf, ArtifactsOf
 from holdfast.ports.queries.runs import ListRuns, OrphanedChildren, PendingDeliveries, RunFilter, RunsByKey
@@ -95,6 +95,7 @@ from holdfast.ports.records.job import JobKind, PassOver, job_key
 from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, leaves, reference_from
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.tables import JOBS
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
@@ -447,7 +448,7 @@ class Player:
             key = job_key(attempt.job)
 
             def remove(tx: Any, key: Any = key) -> bool:
-                if not tx.jobs([key]):
+                if not tx.lock(JOBS, [key]):
                     return False
                 tx.apply([Delete(JOBS, key)])
                 return True

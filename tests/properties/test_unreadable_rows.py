@@ -33,7 +33,7 @@ from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.commands import JobClaim, SessionOpen
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.events import Event
-from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.clock import ManualClock
 from tests.sizes import sized
 

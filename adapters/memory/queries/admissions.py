@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from holdfast.ports.persistence import SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.searches import SlotPlace, WaitedFor, Waiting
 from holdfast.ports.working_set import Tables
 
 _Waiter = tuple[SlotPlace, int, tuple[str, int]]

@@ -6,7 +6,6 @@ from typing import cast
 import attrs
 
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
@@ -27,6 +26,7 @@ from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import MapItems
+from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.tables import OF_RUNS
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 from holdfast.ports.working_set import Tables

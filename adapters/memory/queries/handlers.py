@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from holdfast.adapters.memory.queries.run_output import answer_reported
 from holdfast.ports.attempt_output import Annotation, annotation_texts
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import CompletedRow, NodeRows, Query
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.history import (
     HistoryOf,
     LastHeartbeat,
@@ -44,6 +44,7 @@ from holdfast.ports.records.outbox import SinkName, Stream, StreamState
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus, attribute_texts
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, located
+from holdfast.ports.searches import CompletedRow, NodeRows
 from holdfast.ports.working_set import Tables
 
 R = TypeVar("R")

@@ -73,11 +73,12 @@ def _notes(tables: Tables, query: NotesInOrder) -> tuple[object, ...]:
 
 
 def _progress(tables: Tables, query: NewestProgress) -> tuple[OutputRow, ...]:
-    newest: dict[int, OutputRow] = {}
+    newest: dict[tuple[int, str], OutputRow] = {}
     for note in sorted(tables.notes.values(), key=_place_of):
-        if note.run == query.run and note.kind == "progress" and note.job > query.after:
-            newest[note.job] = note
-    return tuple(newest[job] for job in sorted(newest))[: query.limit]
+        place = note.job, note.call
+        if note.run == query.run and note.kind == "progress" and place > query.after:
+            newest[place] = note
+    return tuple(newest[place] for place in sorted(newest))[: query.limit]
 
 
 def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:

@@ -10,10 +10,10 @@ unchanged. If not, nothing is stored, and the work is repeated with rows that ar
 import time
 from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import TypeVar, cast
+from typing import cast
 
 import attrs
-from typing_extensions import override
+from typing_extensions import TypeVar, override
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import ChangedError, Link, Parameters
@@ -28,16 +28,20 @@ from holdfast.adapters.sql.postgresql.row_cache import (
     Versions,
     versions_for,
 )
-from holdfast.adapters.sql.rows import askable
-from holdfast.adapters.sql.transaction import SqlTransaction, Statements, askable_jobs
+from holdfast.adapters.sql.rows import askable, askable_keys
+from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.adapters.sql.writes import WritePlan
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import LockedAttempts, Query, QueueClaim
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.values import LoadWork
-from holdfast.ports.records.job import Job, JobKey, JobKind, PassOver
+from holdfast.ports.records.job import Job, JobKey, JobKind
 from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import LockedAttempts, Search
 from holdfast.ports.tables import HISTORY, JOBS, RUNS
+
+A = TypeVar("A")
 
 R = TypeVar("R")
 
@@ -87,20 +91,11 @@ class OptimisticTransaction(SqlTransaction):
         """That job as it is after the claim."""
 
     @override
-    def claimable(
-        self,
-        session: str,
-        namespace: str,
-        queue_claims: Sequence[QueueClaim],
-        limit: int,
-        /,
-        *,
-        pass_over: PassOver = PassOver.NOTHING,
-    ) -> LockedAttempts:
-        """See `Transaction.claimable`."""
-        found = super().claimable(session, namespace, queue_claims, limit, pass_over=pass_over)
-        if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
-            self._found = found.jobs[0]
+    def find(self, search: Search[A], /, now: Micros = 0) -> A:
+        """See `Transaction.find`."""
+        found = super().find(search, now)
+        if isinstance(found, LockedAttempts) and len(found.jobs) == 1 and found.sessions:
+            self._found = found.jobs[0] if found.jobs[0].kind is JobKind.WORKFLOW else self._found
         return found
 
     @override
@@ -108,7 +103,7 @@ class OptimisticTransaction(SqlTransaction):
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.lock_attempts`."""
-        keys, pairs = askable(runs), askable_jobs(jobs)
+        keys, pairs = askable(runs), askable_keys(jobs)
         if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
             return super().lock_attempts(runs, jobs, sessions)
         (run,), (job,) = keys, pairs

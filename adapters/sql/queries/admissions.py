@@ -12,7 +12,7 @@ import attrs
 
 from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.schema import tables
-from holdfast.ports.persistence import Waiting
+from holdfast.ports.searches import Waiting
 
 PLACE: Final = ("namespace", "key")
 WANTED: Final = ("namespace", "key", "most")
@@ -94,10 +94,9 @@ class Searches:
     used: str
 
 
-def searches_for(dialect: Dialect, source: Source) -> Searches:
-    """Build the statements."""
-    made = dialect.admissions(source)
-    return Searches(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
+def waiting_statements(dialect: Dialect) -> Mapping[Waiting, Searches]:
+    """Build the statements for waiting runs and jobs."""
+    return {waiting: dialect.admissions(source) for waiting, source in SOURCES.items()}
 
 
 def all_used(dialect: Dialect, source: Source) -> str:

@@ -14,7 +14,6 @@ from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.adapters.sql.schema.tables import NOT_UNDER_WAY
-from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
@@ -34,6 +33,7 @@ from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import MapItems
+from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.tables import OF_RUNS
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 

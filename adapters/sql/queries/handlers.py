@@ -24,10 +24,10 @@ from holdfast.adapters.sql.queries.runs import runs_counted, runs_listed
 from holdfast.adapters.sql.queries.values import load_values
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.schema.tables import ENDED
-from holdfast.adapters.sql.statements import node_rows
+from holdfast.adapters.sql.searches import node_rows
 from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import CompletedRow, NodeRows, Query
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.history import (
     HistoryOf,
     LastHeartbeat,
@@ -59,6 +59,7 @@ from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, HistoryRo
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros, PlanRow
+from holdfast.ports.searches import CompletedRow, NodeRows
 
 R = TypeVar("R")
 

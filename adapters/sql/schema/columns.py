@@ -113,6 +113,7 @@ _MAPS: Final = (
             "children": "children",
             "queue_position": "queue_position",
             "mailbox": "mailbox",
+            "reported_row": "reported_row",
         },
     ),
     ColumnMap(
@@ -275,6 +276,7 @@ _MAPS: Final = (
             "id": "id",
             "job": "job",
             "epoch": "epoch",
+            "call": "call",
             "at": "at",
             "kind": "kind",
             "data": "data",
@@ -309,6 +311,7 @@ _MAPS: Final = (
             "run": "run",
             "job": "job",
             "epoch": "epoch",
+            "call": "call",
             "name": "name",
             "node": "node",
             "item": "item",

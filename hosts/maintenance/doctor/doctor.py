@@ -35,7 +35,7 @@ from holdfast.ports.errors import (
     InvalidKeyError,
     UnreadableRowError,
 )
-from holdfast.ports.persistence import Query, Waiting
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.audit import (
     BlobsOf,
     LiveSessions,
@@ -49,6 +49,7 @@ from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import AllSinks, RunOutlines, Waiting
 from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.validation import check, integer
 
@@ -114,7 +115,7 @@ class _Examination:
             self._note_unreadable(page)
             self._look_for_orphans(page)
         self._look_at_slots()
-        all_sinks = self._persistence.transact(lambda tx: tx.all_sinks())
+        all_sinks = self._persistence.transact(lambda tx: tx.find(AllSinks()))
         sinks = [sink for sink in all_sinks if self._is_ours(sink.namespace)]
         for sink in sinks:
             self._look_at_sink(sink)
@@ -150,7 +151,7 @@ class _Examination:
             return
         outlines = {
             outline.key: outline
-            for outline in self._persistence.transact(lambda tx: tx.outlines(keys, lock=False))
+            for outline in self._persistence.transact(lambda tx: tx.find(RunOutlines(keys, locks=False)))
         }
         for one in page.unreadable:
             outline = outlines.get(one.run)

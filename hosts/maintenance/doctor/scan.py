@@ -16,6 +16,8 @@ from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import RunKeys
+from holdfast.ports.tables import SESSIONS
 from holdfast.ports.unreadable import Unreadable
 
 PAGE_RUNS: Final = 200
@@ -94,7 +96,7 @@ class StoreReader:
             after = upto
 
     def _keys(self, after: str) -> tuple[str, ...]:
-        return tuple(self._persistence.transact(lambda tx: tx.run_keys(after, PAGE_RUNS)))
+        return tuple(self._persistence.transact(lambda tx: tx.find(RunKeys(after, PAGE_RUNS))))
 
     def again(self, keys: Iterable[str]) -> Iterator[Part]:
         """Yield these runs as they are now. Runs that no longer exist are left out."""
@@ -192,5 +194,5 @@ class StoreReader:
         holders = sorted({job.session for job in jobs if job.session is not None})
         if not holders:
             return {}
-        sessions = self._persistence.transact(lambda tx: tx.sessions(holders, lock=False))
+        sessions = self._persistence.transact(lambda tx: tx.get(SESSIONS, holders))
         return {session.id: session for session in sessions}

@@ -34,6 +34,7 @@ from holdfast.ports.queries.run_output import (
 from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import AnnotationKeys
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -99,8 +100,26 @@ class RunOutput(PersistenceCase):
 
         assert numbers(NewestProgress(RUN)) == [a_key(3), a_key(4), a_key(5)]
         assert numbers(NewestProgress(RUN, limit=2)) == [a_key(3), a_key(4)]
-        assert numbers(NewestProgress(RUN, after=1, limit=1)) == [a_key(4)]
+        assert numbers(NewestProgress(RUN, after=(1, ""), limit=1)) == [a_key(4)]
         assert numbers(NewestProgress("nobody's")) == []
+
+    def test_the_newest_progress_of_a_job_is_by_call(self, store: Persistence) -> None:
+        """The steps that one job runs have their own; by job and call, page by page."""
+        notes = [(1, "", 1), (2, "1", 2), (3, "1", 3), (4, "2", 1)]
+        put(
+            store,
+            *(Insert(a_note(n, kind="progress", call=call, at=NOW + at)) for n, call, at in notes),
+        )
+
+        assert [note.id for note in store.read(NewestProgress(RUN))] == [a_key(1), a_key(3), a_key(4)]
+        assert [note.id for note in store.read(NewestProgress(RUN, after=(1, "1")))] == [a_key(4)]
+
+    def test_output_of_one_id_is_stored_once(self, store: Persistence) -> None:
+        """A second row of the id has no effect, in the same transaction and in a later one."""
+        put(store, Insert(a_note(1, data="1")), Insert(a_note(1, data="2")))
+        put(store, Insert(a_note(1, data="3")), Insert(a_note(2, data="4")))
+
+        assert [note.data for note in store.read(NotesInOrder(RUN))] == ["1", "4"]
 
     # Annotations
 
@@ -254,21 +273,22 @@ class RunOutput(PersistenceCase):
     # Artifacts
 
     def test_artifacts_are_added_and_read(self, store: Persistence) -> None:
-        """Every field survives. By job, epoch and name; page by page."""
+        """Every field survives. By job, epoch, call and name; page by page."""
         artifacts = [
             an_artifact("b", job=1),
             an_artifact("a", job=1, epoch=2, node="x", item=3, content_type="a/b", size=2**40, sha256="c"),
             an_artifact("a", job=2),
             an_artifact("c", job=2),
+            an_artifact("a", job=2, call="1"),
             an_artifact("ü", job=12),
         ]
         put(store, *map(Insert, reversed(artifacts)), Insert(an_artifact("a", run=2)))
 
         assert tuple(artifacts) == store.read(ArtifactsOf(RUN))
         assert tuple(artifacts[:2]) == store.read(ArtifactsOf(RUN, limit=2))
-        assert tuple(artifacts[2:4]) == store.read(ArtifactsOf(RUN, after=(1, 2, "a"), limit=2))
-        assert tuple(artifacts[1:3]) == store.read(ArtifactsOf(RUN, name="a"))
-        assert (artifacts[2],) == store.read(ArtifactsOf(RUN, name="a", after=(1, 2, "a")))
+        assert tuple(artifacts[2:4]) == store.read(ArtifactsOf(RUN, after=(1, 2, "", "a"), limit=2))
+        assert tuple(artifacts[1:3]) == store.read(ArtifactsOf(RUN, name="a", limit=2))
+        assert (artifacts[2], artifacts[4]) == store.read(ArtifactsOf(RUN, name="a", after=(1, 2, "", "a")))
         assert store.read(ArtifactsOf(RUN, name="d")) == store.read(ArtifactsOf(a_key(9))) == ()
 
     def test_an_attempt_has_one_artifact_of_a_name(self, store: Persistence) -> None:
@@ -382,7 +402,7 @@ class RunOutput(PersistenceCase):
 
 
 def _names_under_keys(store: Persistence, *keys: tuple[str, str]) -> list[tuple[str, str, str]]:
-    return query(store, lambda tx: tx.annotation_keys(keys))
+    return query(store, lambda tx: tx.find(AnnotationKeys(keys)))
 
 
 def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:

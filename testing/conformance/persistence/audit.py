@@ -4,7 +4,7 @@ from attrs import evolve
 from typing_extensions import Unpack
 
 from holdfast.ports.changes import AdvanceStreams, Insert, Update
-from holdfast.ports.persistence import Persistence, SlotPlace, Waiting
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
@@ -24,6 +24,7 @@ from holdfast.ports.records.outbox import StreamHead
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

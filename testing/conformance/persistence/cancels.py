@@ -18,6 +18,7 @@ from holdfast.ports.changes import (
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, cancelling
 from holdfast.ports.records.run import RunName, RunStatus
+from holdfast.ports.searches import DueJobs, ExternalJobs, IncompleteRuns, StageJobs
 from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
 from holdfast.testing.conformance.persistence.case import (
@@ -153,24 +154,24 @@ class CancelledWork(PersistenceCase):
         put(store, Insert(a_run(3, status=RunStatus.CANCELLED)), Insert(evolve(_CANCEL, run=a_key(3))))
 
         keys = [a_key(1), a_key(2), a_key(3)]
-        assert query(store, lambda tx: tx.runs_missing_jobs(keys)) == [a_key(2)]
+        assert query(store, lambda tx: tx.find(IncompleteRuns(keys))) == [a_key(2)]
 
     def test_work_that_is_cancelled_can_not_be_woken(self, store: Persistence) -> None:
         """Neither by its key nor by its run and stage."""
         put_run(store, a_run(1, id="order"), _CHECK)
         put(store, _WORK)
 
-        assert query(store, lambda tx: tx.external_jobs(NAMESPACE, "work")) == []
+        assert query(store, lambda tx: tx.find(ExternalJobs(NAMESPACE, "work"))) == []
         name = RunName(NAMESPACE, "order")
-        assert query(store, lambda tx: tx.stage_jobs(name, _CHECK.node, None)) == []
+        assert query(store, lambda tx: tx.find(StageJobs(*name, _CHECK.node, None))) == []
 
     def test_what_sleeps_until_it_is_tried_again_is_due_like_any_job(self, store: Persistence) -> None:
         """Also in a run that has ended."""
         asleep = evolve(_CANCEL, state=JobState.SLEEPING, wake_at=NOW)
         put(store, Insert(a_run(1, status=RunStatus.CANCELLED)), Insert(asleep))
 
-        assert query(store, lambda tx: tx.due(NOW, 10)) == [asleep]
-        assert query(store, lambda tx: tx.due(NOW - 1, 10)) == []
+        assert query(store, lambda tx: tx.find(DueJobs(10), NOW)) == [asleep]
+        assert query(store, lambda tx: tx.find(DueJobs(10), NOW - 1)) == []
 
     def test_a_run_that_is_removed_in_the_same_transaction_leaves_nothing(self, store: Persistence) -> None:
         """Neither a job nor a pending cancel call."""
@@ -178,4 +179,4 @@ class CancelledWork(PersistenceCase):
         put(store, Insert(_CHECK), _WORK, _ALL, Delete(JOBS, _CHECK.key), DeleteRun(a_key(1)))
 
         assert jobs_of(store, a_key(1)) == []
-        assert query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)])) == []
+        assert query(store, lambda tx: tx.lock(JOBS, [JobKey(a_key(1), 1)])) == []

@@ -9,10 +9,11 @@ from attrs import evolve
 from typing_extensions import TypeVar
 
 from holdfast.ports.changes import Change, Insert, Update
-from holdfast.ports.persistence import Persistence, Query, QueueClaim, Transaction
+from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.job import Job, JobState, PassOver
 from holdfast.ports.records.run import Run
+from holdfast.ports.searches import ClaimableJobs, JobsOfRuns, QueueClaim
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 R = TypeVar("R")
@@ -89,7 +90,7 @@ def query(store: Persistence, question: Callable[[Transaction], Sequence[R]]) ->
 
 def jobs_of(store: Persistence, *runs: str) -> list[Job]:
     """Return the jobs of runs, by run and number."""
-    return sorted(query(store, lambda tx: tx.jobs_of(runs)), key=lambda job: job.key)
+    return sorted(query(store, lambda tx: tx.find(JobsOfRuns(runs))), key=lambda job: job.key)
 
 
 def the_run(store: Persistence, key: str) -> Run:
@@ -113,7 +114,9 @@ def claimable(
     pass_over: PassOver = PassOver.NOTHING,
 ) -> list[Job]:
     """Return the jobs that could be claimed now, in order."""
-    return query(store, lambda tx: tx.claimable("", namespace, queue_claims, limit, pass_over=pass_over).jobs)
+    return query(
+        store, lambda tx: tx.find(ClaimableJobs(namespace, queue_claims, limit, pass_over=pass_over)).jobs
+    )
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:
@@ -121,7 +124,8 @@ def claim(store: Persistence, session: str, limit: int) -> list[Job]:
 
     def work(tx: Transaction) -> list[Job]:
         leased = [
-            lease(job, session) for job in tx.claimable(session, NAMESPACE, (a_queue_claim(),), limit).jobs
+            lease(job, session)
+            for job in tx.find(ClaimableJobs(NAMESPACE, (a_queue_claim(),), limit, session=session)).jobs
         ]
         tx.apply([Update(job) for job in leased])
         return leased

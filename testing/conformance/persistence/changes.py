@@ -24,7 +24,8 @@ from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import item_reference
-from holdfast.ports.tables import JOBS
+from holdfast.ports.searches import ActiveRuns
+from holdfast.ports.tables import JOBS, LEADERS, REPLIES, RUNS, SESSIONS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -157,7 +158,7 @@ class Changes(PersistenceCase):
         ]
         put(store, *map(Update, reversed(changed)))
 
-        found = query(store, lambda tx: tx.runs([run.key for run in runs]))
+        found = query(store, lambda tx: tx.lock(RUNS, [run.key for run in runs]))
         assert changed == sorted(found, key=lambda run: run.key)
 
     @pytest.mark.parametrize("name", _CHANGING_OF_RUNS)
@@ -359,7 +360,7 @@ class Changes(PersistenceCase):
         body = '{"b":1.0,"a":1e2,"u":"\\u00e9\\ud83d\\ude00","big":123456789012345678901234567890}'
         put(store, Insert(a_reply(body=body)))
 
-        assert [a_reply(body=body)] == query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
+        assert [a_reply(body=body)] == query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "key-1")]))
 
     def test_a_session_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
@@ -367,17 +368,17 @@ class Changes(PersistenceCase):
         renewed = a_session(1, expires_at=NOW + 90 * SECOND, state=SessionState.DEAD)
         put(store, Insert(renewed))
 
-        found = query(store, lambda tx: tx.sessions([a_key(1), a_key(2)], lock=False))
+        found = query(store, lambda tx: tx.get(SESSIONS, [a_key(1), a_key(2)]))
         assert [renewed, a_session(2, host="other")] == sorted(found, key=lambda session: session.id)
 
     def test_a_duty_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
         put(store, Insert(a_leader_lease(session=1)), Update(a_leader_lease(session=2)))
-        assert [a_leader_lease(session=2)] == query(store, lambda tx: tx.leaders(["maintenance"]))
+        assert [a_leader_lease(session=2)] == query(store, lambda tx: tx.lock(LEADERS, ["maintenance"]))
 
         put(store, Update(a_leader_lease(session=3, until=NOW + 9)))
         assert [a_leader_lease(session=3, until=NOW + 9)] == query(
-            store, lambda tx: tx.leaders(["maintenance"])
+            store, lambda tx: tx.lock(LEADERS, ["maintenance"])
         )
 
     def test_notes_are_added(self, store: Persistence) -> None:
@@ -392,11 +393,11 @@ class Changes(PersistenceCase):
         """Nothing is written, and no error is raised."""
         put(store)
 
-        assert query(store, lambda tx: tx.active_runs("", 10)) == []
+        assert query(store, lambda tx: tx.find(ActiveRuns("", 10))) == []
 
 
 def _read_and_put(changes: Sequence[Change], tx: Transaction) -> None:
     """Apply changes to a run and a job that the transaction has read, and so locked."""
-    tx.runs([a_key(1)])
-    tx.jobs([_LEASED.key])
+    tx.lock(RUNS, [a_key(1)])
+    tx.lock(JOBS, [_LEASED.key])
     tx.apply(changes)

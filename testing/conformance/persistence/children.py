@@ -10,6 +10,7 @@ from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus
+from holdfast.ports.searches import AnyPendingDelivery
 from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
@@ -212,4 +213,4 @@ class Children(PersistenceCase):
         assert [run.key for run in store.read(OrphanedChildren((a_key(1),), 3))] == [a_key(5)]
 
     def _has_pending_deliveries(self, store: Persistence) -> bool:
-        return store.transact(lambda tx: tx.has_deliveries())
+        return store.transact(lambda tx: tx.find(AnyPendingDelivery()))

@@ -20,6 +20,20 @@ from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.outbox import Sink, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.searches import (
+    ActiveRuns,
+    AllSinks,
+    ClaimableJobs,
+    DueJobs,
+    DueStreams,
+    ExpiredSessions,
+    IncompleteRuns,
+    JobsOfRuns,
+    LatestRuns,
+    LostJobs,
+    SinksByName,
+)
+from holdfast.ports.tables import JOBS, LEADERS, PLANS, REPLIES, RUNS, SESSIONS, STREAMS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -140,7 +154,7 @@ class Concurrency(PersistenceCase):
             first, second = (a_key(1), a_key(2)) if thread else (a_key(2), a_key(1))
 
             def work(tx: Transaction) -> None:
-                tx.runs([first])
+                tx.lock(RUNS, [first])
                 met[thread].set()
                 met[1 - thread].wait(_MOMENT_SECONDS)
                 _touch(tx, [first, second])
@@ -178,7 +192,7 @@ class Concurrency(PersistenceCase):
 
         assert len(set(bodies)) == 1
         assert bodies[:1] == [
-            reply.body for reply in query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
+            reply.body for reply in query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "key-1")]))
         ]
 
     def test_everybody_may_store_the_same_plan(self, store: Persistence) -> None:
@@ -187,7 +201,7 @@ class Concurrency(PersistenceCase):
         in_threads(4, lambda thread: put(store, *map(Insert, plans if thread % 2 else plans[::-1])))
 
         fingerprints = [plan.fingerprint for plan in plans]
-        assert len(query(store, lambda tx: tx.plans(fingerprints))) == 20
+        assert len(query(store, lambda tx: tx.get(PLANS, fingerprints))) == 20
 
     @pytest.mark.parametrize("how", ["latest_runs", "runs"])
     def test_who_waits_for_a_run_finds_what_was_committed_meanwhile(
@@ -201,12 +215,12 @@ class Concurrency(PersistenceCase):
             name = RunName(NAMESPACE, "order")
 
             def look(tx: Transaction) -> Sequence[Run]:
-                return tx.latest_runs([name]) if how == "latest_runs" else tx.runs([a_key(1)])
+                return tx.find(LatestRuns([name])) if how == "latest_runs" else tx.lock(RUNS, [a_key(1)])
 
             found.extend(store.transact(look))
 
         def rerun(tx: Transaction) -> None:
-            (before,) = tx.latest_runs([RunName(NAMESPACE, "order")])
+            (before,) = tx.find(LatestRuns([RunName(NAMESPACE, "order")]))
             waiting.start()
             waiting.join(_MOMENT_SECONDS)
             again = a_run(2, id="order", generation=2)
@@ -251,10 +265,10 @@ class Concurrency(PersistenceCase):
         put(store, Insert(a_run(1)))
 
         def work(tx: Transaction) -> Sequence[str]:
-            tx.runs([a_key(1)])
-            if not tx.runs([a_key(2)]):
+            tx.lock(RUNS, [a_key(1)])
+            if not tx.lock(RUNS, [a_key(2)]):
                 in_threads(1, lambda _: put(store, Insert(a_run(2))))
-            return [run.key for run in tx.runs([a_key(2)])]
+            return [run.key for run in tx.lock(RUNS, [a_key(2)])]
 
         assert [a_key(2)] == store.transact(work)
 
@@ -287,8 +301,8 @@ class Concurrency(PersistenceCase):
         put_run(store, a_run(), a_job())
 
         def work(tx: Transaction) -> list[tuple[Job, ...]]:
-            tx.runs([a_key(1)])
-            tx.apply([Update(lease(job, a_key(5))) for job in tx.jobs_of([a_key(1)])])
+            tx.lock(RUNS, [a_key(1)])
+            tx.apply([Update(lease(job, a_key(5))) for job in tx.find(JobsOfRuns([a_key(1)]))])
             return in_threads(1, lambda _: store.read(JobsOfRun(a_key(1))))
 
         assert [(a_job(),)] == store.transact(work)
@@ -299,15 +313,15 @@ class Concurrency(PersistenceCase):
         put(store, Insert(a_run(open_jobs=2)), Insert(a_job()), Insert(a_session()), Insert(a_sink()))
 
         def look(tx: Transaction) -> tuple[int, ...]:
-            searches = tx.lost_jobs(1), tx.active_runs("", 9), tx.runs_missing_jobs([a_key(1)])
-            known = tx.sessions([a_key(1)], lock=False), tx.jobs([a_job().key], lock=False), tx.all_sinks()
+            searches = tx.find(LostJobs(1)), tx.find(ActiveRuns("", 9)), tx.find(IncompleteRuns([a_key(1)]))
+            known = tx.get(SESSIONS, [a_key(1)]), tx.get(JOBS, [a_job().key]), tx.find(AllSinks())
             return tuple(map(len, (*searches, *known)))
 
         def work(tx: Transaction) -> list[tuple[int, ...]]:
-            tx.runs([a_key(1)])
-            tx.jobs([a_job().key])
-            tx.sessions([a_key(1)], lock=True)
-            tx.sinks([a_sink().sink_name], lock=True)
+            tx.lock(RUNS, [a_key(1)])
+            tx.lock(JOBS, [a_job().key])
+            tx.lock(SESSIONS, [a_key(1)])
+            tx.find(SinksByName([a_sink().sink_name], locks=True))
             return in_threads(1, lambda _: store.transact(look))
 
         assert store.transact(work) == [(0, 1, 1, 1, 1, 1)]
@@ -318,17 +332,17 @@ class Concurrency(PersistenceCase):
 
 
 def _append_row(tx: Transaction, kind: str) -> None:
-    (run,) = tx.runs([a_key(1)])
+    (run,) = tx.lock(RUNS, [a_key(1)])
     number = run.last_row + 1
     tx.apply([Update(evolve(run, last_row=number)), Insert(a_row(1, number, type=kind))])
 
 
 def _touch(tx: Transaction, keys: Sequence[str]) -> None:
-    tx.apply([Update(evolve(run, last_row=run.last_row + 1)) for run in tx.runs(keys)])
+    tx.apply([Update(evolve(run, last_row=run.last_row + 1)) for run in tx.lock(RUNS, keys)])
 
 
 def _get_or_create(tx: Transaction, name: str, thread: int) -> str:
-    found = tx.latest_runs([RunName(NAMESPACE, name)])
+    found = tx.find(LatestRuns([RunName(NAMESPACE, name)]))
     if found:
         return found[0].key
     key = a_key(1_000 * thread + int(name.partition("-")[2]))
@@ -337,24 +351,24 @@ def _get_or_create(tx: Transaction, name: str, thread: int) -> str:
 
 
 def _replay_or_store(tx: Transaction, thread: int) -> str:
-    for reply in tx.replies([(NAMESPACE, "key-1")]):
+    for reply in tx.get(REPLIES, [(NAMESPACE, "key-1")]):
         return reply.body
     tx.apply([Insert(a_reply(body=str(thread))), Insert(a_run(thread))])
     return str(thread)
 
 
 def _count_run(tx: Transaction) -> Change:
-    (run,) = tx.runs([a_key(1)])
+    (run,) = tx.lock(RUNS, [a_key(1)])
     return Update(evolve(run, last_row=run.last_row + 1))
 
 
 def _count_named_run(tx: Transaction) -> Change:
-    (run,) = tx.latest_runs([RunName(NAMESPACE, "run-1")])
+    (run,) = tx.find(LatestRuns([RunName(NAMESPACE, "run-1")]))
     return Update(evolve(run, last_row=run.last_row + 1))
 
 
 def _count_job(tx: Transaction) -> Change:
-    (job,) = tx.jobs([a_job().key])
+    (job,) = tx.lock(JOBS, [a_job().key])
     return Update(evolve(job, epoch=job.epoch + 1))
 
 
@@ -369,27 +383,27 @@ def _count_held_job(tx: Transaction) -> Change:
 
 
 def _count_job_of_run(tx: Transaction) -> Change:
-    (job,) = tx.jobs_of([a_key(1)])
+    (job,) = tx.find(JobsOfRuns([a_key(1)]))
     return Update(evolve(job, epoch=job.epoch + 1))
 
 
 def _count_session(tx: Transaction) -> Change:
-    (session,) = tx.sessions([a_key(1)], lock=True)
+    (session,) = tx.lock(SESSIONS, [a_key(1)])
     return Insert(evolve(session, expires_at=session.expires_at + 1))
 
 
 def _count_leader(tx: Transaction) -> Change:
-    (leader,) = tx.leaders(["maintenance"])
+    (leader,) = tx.lock(LEADERS, ["maintenance"])
     return Update(evolve(leader, expires_at=leader.expires_at + 1))
 
 
 def _count_sink(tx: Transaction) -> Change:
-    (sink,) = tx.sinks([a_sink().sink_name], lock=True)
+    (sink,) = tx.find(SinksByName([a_sink().sink_name], locks=True))
     return Update(evolve(sink, failures=sink.failures + 1))
 
 
 def _count_stream(tx: Transaction) -> Change:
-    (stream,) = tx.streams([a_stream().key])
+    (stream,) = tx.lock(STREAMS, [a_stream().key])
     return Update(evolve(stream, attempts=stream.attempts + 1))
 
 
@@ -427,10 +441,12 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
 
 SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
     "claimable": lambda tx, limit: [
-        job.run for job in tx.claimable("", NAMESPACE, [a_queue_claim()], limit).jobs
+        job.run for job in tx.find(ClaimableJobs(NAMESPACE, [a_queue_claim()], limit)).jobs
     ],
-    "due": lambda tx, limit: [job.run for job in tx.due(NOW, limit)],
-    "expired_sessions": lambda tx, limit: [session.id for session in tx.expired_sessions(NOW, limit)],
-    "due_streams": lambda tx, limit: [one.run for one in tx.due_streams(a_sink().sink_name, NOW, limit)],
+    "due": lambda tx, limit: [job.run for job in tx.find(DueJobs(limit), NOW)],
+    "expired_sessions": lambda tx, limit: [session.id for session in tx.find(ExpiredSessions(0, limit), NOW)],
+    "due_streams": lambda tx, limit: [
+        one.run for one in tx.find(DueStreams(*a_sink().sink_name, limit), NOW)
+    ],
 }
 """For each read that skips locked rows: a function that calls it."""

@@ -15,6 +15,8 @@ from holdfast.ports.queries.values import LoadValues
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import item_reference
+from holdfast.ports.searches import LatestRuns
+from holdfast.ports.tables import REPLIES, RUNS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     a_job,
@@ -57,7 +59,6 @@ TAKEN: Final[dict[str, Change]] = {
     "name of a duty": Insert(a_leader_lease("maintenance", session=9)),
     "key of a sink": Insert(a_sink("other", key=a_sink("audit").key)),
     "name of a sink": Insert(a_sink("audit", key="01OTHER")),
-    "id of a note": Insert(a_note(1, data='"other"')),
 }
 """Rows to add, each of which has a unique value in common with a row of THERE."""
 
@@ -107,7 +108,7 @@ class Conflicts(PersistenceCase):
         tries: list[list[Run]] = []
 
         def work(tx: Transaction) -> str:
-            tries.append(list(tx.latest_runs([RunName(NAMESPACE, "order")])))
+            tries.append(list(tx.find(LatestRuns([RunName(NAMESPACE, "order")]))))
             if len(tries) == 1:
                 tx.apply([Insert(a_reply("new")), TAKEN[what]])
                 return "stored"
@@ -134,16 +135,16 @@ class Conflicts(PersistenceCase):
         with pytest.raises(ConflictError):
             put(store, Insert(a_reply("new")), Insert(a_run(1, id="x")), Insert(a_run(2, id="x")))
 
-        assert query(store, lambda tx: tx.runs([a_key(1), a_key(2)])) == []
-        assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+        assert query(store, lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)])) == []
+        assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "new")])) == []
 
     def test_two_new_replies_to_one_key_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
         """Neither is stored, nor are the changes before them."""
         with pytest.raises(ConflictError):
             put(store, Insert(a_run(1)), Insert(a_reply("x")), Insert(a_reply("x", body="other")))
 
-        assert query(store, lambda tx: tx.runs([a_key(1)])) == []
-        assert query(store, lambda tx: tx.replies([(NAMESPACE, "x")])) == []
+        assert query(store, lambda tx: tx.lock(RUNS, [a_key(1)])) == []
+        assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "x")])) == []
 
     def test_rows_that_only_resemble_others_are_no_conflict(self, store: Persistence) -> None:
         """Another generation, namespace, run, map, page or number."""
@@ -162,7 +163,7 @@ class Conflicts(PersistenceCase):
             put(store, Insert(a_reply("new")), Insert(run))
         except RefusedError:
             assert None is store.read(FindRun(run.name))
-            assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+            assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "new")])) == []
         else:
             assert run == the_run(store, run.key)
 
@@ -174,7 +175,7 @@ class Conflicts(PersistenceCase):
             put(store, Insert(a_reply("new")), Insert(run))
         except RefusedError:
             assert None is store.read(FindRun(run.name))
-            assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+            assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "new")])) == []
         else:
             assert run == the_run(store, run.key)
 
@@ -185,7 +186,7 @@ class Conflicts(PersistenceCase):
 
         def work(tx: Transaction) -> None:
             tries.append(1)
-            (run,) = tx.runs([a_key(1)])
+            (run,) = tx.lock(RUNS, [a_key(1)])
             tx.apply([Insert(a_row(1, 1, data="\x00\ud800")), Insert(evolve(run, key=a_key(2), id="2"))])
 
         try:
@@ -199,10 +200,10 @@ class Conflicts(PersistenceCase):
 def _contents(store: Persistence) -> tuple[object, ...]:
     keys = (a_key(1), a_key(9))
     return (
-        query(store, lambda tx: tx.runs(keys)),
+        query(store, lambda tx: tx.lock(RUNS, keys)),
         jobs_of(store, *keys),
         store.read(HistoryOf(a_key(1))),
         store.read(LoadValues(((a_key(1), item_reference("bill", 0, 0)),))),
         store.read(NotesOf(a_key(1))),
-        query(store, lambda tx: tx.replies([(NAMESPACE, "key-1"), (NAMESPACE, "new")])),
+        query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "key-1"), (NAMESPACE, "new")])),
     )

@@ -9,6 +9,7 @@ from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
 from holdfast.testing.conformance.persistence.jobs import JobReads
+from holdfast.testing.conformance.persistence.keyed_reads import KeyedReads
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
 from holdfast.testing.conformance.persistence.removals import Removals
@@ -26,6 +27,7 @@ from holdfast.testing.conformance.persistence.values import Values
 class PersistenceContract(
     RunReads,
     JobReads,
+    KeyedReads,
     Claims,
     Maintenance,
     Changes,

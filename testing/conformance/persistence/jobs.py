@@ -9,6 +9,8 @@ from holdfast.ports.changes import Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.searches import ClaimableJobs, JobsOfRuns
+from holdfast.ports.tables import JOBS, LEADERS, PLANS, REPLIES, RUNS, SESSIONS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -73,9 +75,9 @@ class JobReads(PersistenceCase):
         assert not [field.name for field in attrs.fields(Job) if getattr(FULL_JOB, field.name) is None]
         put_jobs(store, FULL_JOB)
 
-        assert query(store, lambda tx: tx.jobs([FULL_JOB.key])) == [FULL_JOB]
-        assert query(store, lambda tx: tx.jobs([FULL_JOB.key], lock=False)) == [FULL_JOB]
-        assert query(store, lambda tx: tx.jobs_of([FULL_JOB.run])) == [FULL_JOB]
+        assert query(store, lambda tx: tx.lock(JOBS, [FULL_JOB.key])) == [FULL_JOB]
+        assert query(store, lambda tx: tx.get(JOBS, [FULL_JOB.key])) == [FULL_JOB]
+        assert query(store, lambda tx: tx.find(JobsOfRuns([FULL_JOB.run]))) == [FULL_JOB]
 
     def test_what_a_job_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero, nor a zero into None."""
@@ -83,7 +85,7 @@ class JobReads(PersistenceCase):
             store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0, waiting_for="", check_after=0, give_up_at=0)
         )
 
-        plain, zeros = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
+        plain, zeros = query(store, lambda tx: tx.lock(JOBS, [JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
 
         assert (plain.item, plain.wake_at, plain.session, plain.leased_at) == (None, None, None, None)
         assert (plain.waiting_for, plain.check_after, plain.give_up_at) == (None, None, None)
@@ -98,7 +100,7 @@ class JobReads(PersistenceCase):
         """Both come back as members of their enumerations."""
         put_jobs(store, a_job(state=state, kind=kind, wake_at=NOW))
 
-        (job,) = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)]))
+        (job,) = query(store, lambda tx: tx.lock(JOBS, [JobKey(a_key(1), 1)]))
 
         assert job.state is state
         assert job.kind is kind
@@ -109,14 +111,14 @@ class JobReads(PersistenceCase):
         put_jobs(store, *jobs)
         wanted = {job.key for job in jobs} | {JobKey(a_key(1), 26), JobKey(a_key(20), 1)}
 
-        assert jobs == sorted(query(store, lambda tx: tx.jobs(wanted)), key=lambda job: job.key)
-        assert jobs == sorted(query(store, lambda tx: tx.jobs(wanted, lock=False)), key=lambda job: job.key)
+        assert jobs == sorted(query(store, lambda tx: tx.lock(JOBS, wanted)), key=lambda job: job.key)
+        assert jobs == sorted(query(store, lambda tx: tx.get(JOBS, wanted)), key=lambda job: job.key)
 
     def test_a_job_is_named_by_its_run_and_number_together(self, store: Persistence) -> None:
         """A query for (1, 2) and (2, 1) finds neither (1, 1) nor (2, 2)."""
         put_jobs(store, a_job(1, 1), a_job(2, 2), a_job(1, 2))
 
-        found = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 2), JobKey(a_key(2), 1)]))
+        found = query(store, lambda tx: tx.lock(JOBS, [JobKey(a_key(1), 2), JobKey(a_key(2), 1)]))
 
         assert [JobKey(a_key(1), 2)] == [job.key for job in found]
 
@@ -125,19 +127,19 @@ class JobReads(PersistenceCase):
         jobs = [a_job(1, number, state=state, wake_at=NOW) for number, state in enumerate(JobState, 1)]
         put_jobs(store, *jobs, a_job(2, 1), a_job(3, 1))
 
-        found = query(store, lambda tx: tx.jobs_of([a_key(1), a_key(3), a_key(4)]))
+        found = query(store, lambda tx: tx.find(JobsOfRuns([a_key(1), a_key(3), a_key(4)])))
 
         assert [*jobs, a_job(3, 1)] == sorted(found, key=lambda job: job.key)
 
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
         """An empty collection is allowed."""
-        assert query(store, lambda tx: tx.jobs([])) == []
-        assert query(store, lambda tx: tx.jobs([], lock=False)) == []
-        assert query(store, lambda tx: tx.jobs_of([])) == []
-        assert query(store, lambda tx: tx.sessions([], lock=True)) == []
-        assert query(store, lambda tx: tx.leaders([])) == []
-        assert query(store, lambda tx: tx.plans([])) == []
-        assert query(store, lambda tx: tx.replies([])) == []
+        assert query(store, lambda tx: tx.lock(JOBS, [])) == []
+        assert query(store, lambda tx: tx.get(JOBS, [])) == []
+        assert query(store, lambda tx: tx.find(JobsOfRuns([]))) == []
+        assert query(store, lambda tx: tx.lock(SESSIONS, [])) == []
+        assert query(store, lambda tx: tx.lock(LEADERS, [])) == []
+        assert query(store, lambda tx: tx.get(PLANS, [])) == []
+        assert query(store, lambda tx: tx.get(REPLIES, [])) == []
 
     @pytest.mark.parametrize("lock", [True, False])
     def test_sessions_are_read_by_id(self, store: Persistence, lock: bool) -> None:
@@ -147,7 +149,8 @@ class JobReads(PersistenceCase):
         )
         put(store, Insert(a_session(1)), Insert(dead), Insert(a_session(3)))
 
-        found = query(store, lambda tx: tx.sessions([a_key(1), a_key(2), a_key(9)], lock=lock))
+        ids = [a_key(1), a_key(2), a_key(9)]
+        found = query(store, lambda tx: (tx.lock if lock else tx.get)(SESSIONS, ids))
 
         assert [a_session(1), dead] == sorted(found, key=lambda session: session.id)
 
@@ -162,7 +165,7 @@ class JobReads(PersistenceCase):
         )
 
         def apart(tx: Transaction) -> tuple[Sequence[object], ...]:
-            return tx.runs(runs), tx.jobs(jobs), tx.sessions(sessions, lock=False)
+            return tx.lock(RUNS, runs), tx.lock(JOBS, jobs), tx.get(SESSIONS, sessions)
 
         found = store.transact(lambda tx: tx.lock_attempts(runs, jobs, sessions))
 
@@ -190,7 +193,9 @@ class JobReads(PersistenceCase):
             queue_claims = (a_queue_claim(),)
             return [
                 list(part)
-                for part in store.transact(lambda tx: tx.claimable(session, NAMESPACE, queue_claims, limit))
+                for part in store.transact(
+                    lambda tx: tx.find(ClaimableJobs(NAMESPACE, queue_claims, limit, session=session))
+                )
             ]
 
         jobs = claimable(store, a_queue_claim())
@@ -204,14 +209,16 @@ class JobReads(PersistenceCase):
         put(store, Insert(a_leader_lease("maintenance")), Insert(a_leader_lease("other", session=2)))
 
         assert [a_leader_lease("maintenance")] == query(
-            store, lambda tx: tx.leaders(["maintenance", "nobody's"])
+            store, lambda tx: tx.lock(LEADERS, ["maintenance", "nobody's"])
         )
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
         """Unknown fingerprints are left out."""
         put(store, *(Insert(a_plan(number)) for number in (1, 2, 3)))
 
-        found = query(store, lambda tx: tx.plans([a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64]))
+        found = query(
+            store, lambda tx: tx.get(PLANS, [a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64])
+        )
 
         assert [a_plan(1), a_plan(3)] == sorted(found, key=lambda plan: plan.fingerprint)
 
@@ -221,7 +228,7 @@ class JobReads(PersistenceCase):
         others = (a_reply("y", namespace="a"), a_reply("x", namespace="b"))
         put(store, *map(Insert, (wanted, *others)))
 
-        assert [wanted] == query(store, lambda tx: tx.replies([("a", "x"), ("b", "y")]))
+        assert [wanted] == query(store, lambda tx: tx.get(REPLIES, [("a", "x"), ("b", "y")]))
 
     def test_a_transaction_sees_what_was_committed_before_it(self, store: Persistence) -> None:
         """The next transaction reads the changes of the one before."""
@@ -229,5 +236,5 @@ class JobReads(PersistenceCase):
         put(store, Update(a_leased_job(1, 1, session=a_key(5))), Insert(a_job(1, 2)))
 
         assert [a_leased_job(1, 1, session=a_key(5)), a_job(1, 2)] == query(
-            store, lambda tx: tx.jobs_of([a_key(1)])
+            store, lambda tx: tx.find(JobsOfRuns([a_key(1)]))
         )

@@ -8,6 +8,7 @@ from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobState
 from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.searches import DueJobs, ExpiredSessions, LostJobs, OverdueHeartbeats
 from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
@@ -26,19 +27,19 @@ class Maintenance(PersistenceCase):
         """Not a microsecond earlier."""
         put_jobs(store, _asleep(1, 1, NOW))
 
-        assert query(store, lambda tx: tx.due(NOW - 1, 10)) == []
-        assert [_asleep(1, 1, NOW)] == query(store, lambda tx: tx.due(NOW, 10))
-        assert [_asleep(1, 1, NOW)] == query(store, lambda tx: tx.due(NOW + 1, 10))
+        assert query(store, lambda tx: tx.find(DueJobs(10), NOW - 1)) == []
+        assert [_asleep(1, 1, NOW)] == query(store, lambda tx: tx.find(DueJobs(10), NOW))
+        assert [_asleep(1, 1, NOW)] == query(store, lambda tx: tx.find(DueJobs(10), NOW + 1))
 
     def test_the_earliest_sleeper_comes_first(self, store: Persistence) -> None:
         """The limit cuts off the latest, whatever their runs and namespaces."""
         put_jobs(store, _asleep(1, 1, NOW - 10), _asleep(2, 1, NOW - 30), _asleep(3, 1, NOW - 20))
         put_jobs(store, a_job(4, 1, state=JobState.SLEEPING, wake_at=NOW - 40, namespace="tenant-2"))
 
-        found = query(store, lambda tx: tx.due(NOW, 3))
+        found = query(store, lambda tx: tx.find(DueJobs(3), NOW))
 
         assert [job.wake_at for job in found] == [NOW - 40, NOW - 30, NOW - 20]
-        assert query(store, lambda tx: tx.due(NOW, 0)) == []
+        assert query(store, lambda tx: tx.find(DueJobs(0), NOW)) == []
 
     def test_only_sleepers_are_due(self, store: Persistence) -> None:
         """A job in another state may still have its wake-up time."""
@@ -47,7 +48,7 @@ class Maintenance(PersistenceCase):
             store, *(a_job(1, number, state=state, wake_at=NOW - 1) for number, state in enumerate(states))
         )
 
-        assert query(store, lambda tx: tx.due(NOW, 10)) == []
+        assert query(store, lambda tx: tx.find(DueJobs(10), NOW)) == []
 
     def test_what_is_due_follows_every_change(self, store: Persistence) -> None:
         """When a job is woken, put to sleep for longer, or deleted."""
@@ -55,21 +56,23 @@ class Maintenance(PersistenceCase):
         put(store, Update(a_job(1, 1)), Update(_asleep(1, 2, NOW + 5)), Delete(JOBS, JobKey(a_key(1), 3)))
         put(store, Update(_asleep(1, 4, NOW - 5)))
 
-        assert [job.number for job in query(store, lambda tx: tx.due(NOW, 10))] == [4]
-        assert [job.number for job in query(store, lambda tx: tx.due(NOW + 5, 10))] == [4, 2]
+        assert [job.number for job in query(store, lambda tx: tx.find(DueJobs(10), NOW))] == [4]
+        assert [job.number for job in query(store, lambda tx: tx.find(DueJobs(10), NOW + 5))] == [4, 2]
 
     def test_a_session_has_expired_after_its_instant(self, store: Persistence) -> None:
         """Not at it: the session holds its leases until then."""
         put(store, Insert(a_session(1, expires_at=NOW)))
 
-        assert query(store, lambda tx: tx.expired_sessions(NOW, 10)) == []
-        assert [a_session(1, expires_at=NOW)] == query(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
+        assert query(store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW)) == []
+        assert [a_session(1, expires_at=NOW)] == query(
+            store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW + 1)
+        )
 
     def test_a_dead_session_does_not_expire_again(self, store: Persistence) -> None:
         """Only open sessions are returned."""
         put(store, Insert(a_session(1, expires_at=NOW, state=SessionState.DEAD)))
 
-        assert query(store, lambda tx: tx.expired_sessions(NOW + SECOND, 10)) == []
+        assert query(store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW + SECOND)) == []
 
     def test_a_renewed_session_has_not_expired(self, store: Persistence) -> None:
         """The last renewal counts."""
@@ -77,7 +80,7 @@ class Maintenance(PersistenceCase):
         put(store, Insert(a_session(1, expires_at=NOW + SECOND)))
 
         assert [a_key(2)] == [
-            session.id for session in query(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
+            session.id for session in query(store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW + 1))
         ]
 
     def test_expired_sessions_come_up_to_the_limit(self, store: Persistence) -> None:
@@ -86,7 +89,7 @@ class Maintenance(PersistenceCase):
 
         seen: list[Session] = []
         for _ in range(4):
-            found = query(store, lambda tx: tx.expired_sessions(NOW, 2))
+            found = query(store, lambda tx: tx.find(ExpiredSessions(0, 2), NOW))
             assert len(found) <= 2
             seen += found
             put(
@@ -102,7 +105,7 @@ class Maintenance(PersistenceCase):
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(2)))
         put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.PAUSED))
 
-        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.lost_jobs(10))
+        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.find(LostJobs(10)))
 
     def test_lost_jobs_come_up_to_the_limit(self, store: Persistence) -> None:
         """Freeing them leads to the others."""
@@ -111,7 +114,7 @@ class Maintenance(PersistenceCase):
 
         seen: list[JobKey] = []
         for _ in range(4):
-            found = query(store, lambda tx: tx.lost_jobs(2))
+            found = query(store, lambda tx: tx.find(LostJobs(2)))
             assert len(found) <= 2
             seen += found
             put(store, *(Update(a_job(1, key.number)) for key in found))
@@ -122,13 +125,13 @@ class Maintenance(PersistenceCase):
         """A session that dies loses the jobs that it holds then."""
         put(store, Insert(a_session(1)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(1)))
-        assert query(store, lambda tx: tx.lost_jobs(10)) == []
+        assert query(store, lambda tx: tx.find(LostJobs(10))) == []
 
         put(store, Insert(a_session(1, state=SessionState.DEAD)))
-        assert {1, 2} == {key.number for key in query(store, lambda tx: tx.lost_jobs(10))}
+        assert {1, 2} == {key.number for key in query(store, lambda tx: tx.find(LostJobs(10)))}
 
         put(store, Update(a_job(1, 1)), Delete(JOBS, JobKey(a_key(1), 2)))
-        assert query(store, lambda tx: tx.lost_jobs(10)) == []
+        assert query(store, lambda tx: tx.find(LostJobs(10))) == []
 
     def test_a_silent_job_is_found_after_its_instant(self, store: Persistence) -> None:
         """Not at it; and only while it is leased."""
@@ -138,8 +141,8 @@ class Maintenance(PersistenceCase):
         ]
         put_jobs(store, overdue, *asleep, a_leased_job(1, 9, session=a_key(1)))
 
-        assert query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 10)) == []
-        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW + 1, 10))
+        assert query(store, lambda tx: tx.find(OverdueHeartbeats(0, 10), NOW)) == []
+        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.find(OverdueHeartbeats(0, 10), NOW + 1))
 
     def test_the_jobs_that_are_silent_for_longest_come_first(self, store: Persistence) -> None:
         """The limit cuts off the others, whatever their runs."""
@@ -147,9 +150,9 @@ class Maintenance(PersistenceCase):
             put_jobs(store, evolve(a_leased_job(run, 1, session=a_key(9)), heartbeat_by=NOW - ago))
 
         assert [JobKey(a_key(2), 1), JobKey(a_key(3), 1)] == query(
-            store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 2)
+            store, lambda tx: tx.find(OverdueHeartbeats(0, 2), NOW)
         )
-        assert query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 0)) == []
+        assert query(store, lambda tx: tx.find(OverdueHeartbeats(0, 0), NOW)) == []
 
     def test_a_job_that_was_heard_from_is_not_silent(self, store: Persistence) -> None:
         """The last change counts; a deleted job is not found."""
@@ -159,4 +162,4 @@ class Maintenance(PersistenceCase):
         put_jobs(store, *jobs)
         put(store, Update(evolve(jobs[0], heartbeat_by=NOW + 5)), Delete(JOBS, jobs[1].key))
 
-        assert [jobs[2].key] == query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 10))
+        assert [jobs[2].key] == query(store, lambda tx: tx.find(OverdueHeartbeats(0, 10), NOW))

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import Insert
-from holdfast.ports.persistence import CompletedRow, Persistence
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import HistoryOf, LastHeartbeat, NewestRows, NotesOf, OutputRows
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, QueuedJobs, RunsByKey
 from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreTime
@@ -13,6 +13,7 @@ from holdfast.ports.records.job import JobKey, JobState
 from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, item_reference, map_reference, of_run, partial_reference
+from holdfast.ports.searches import CompletedRow
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,

@@ -19,6 +19,8 @@ from holdfast.ports.records.outbox import StreamHead, StreamKey
 from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import item_reference
+from holdfast.ports.searches import AnnotationKeys, Generations
+from holdfast.ports.tables import STREAMS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -70,10 +72,10 @@ def _left(store: Persistence, number: int) -> list[str]:
         "items": [value for value in store.read(LoadValues(((key, ITEM),))) if value.payloads],
         "notes": store.read(NotesInOrder(key)),
         "said": store.read(AnnotationsOf(key)),
-        "keys": query(store, lambda tx: tx.annotation_keys([(key, "once")])),
+        "keys": query(store, lambda tx: tx.find(AnnotationKeys([(key, "once")]))),
         "artifacts": store.read(ArtifactsOf(key)),
         "calls": store.read(AiCallsOf(key)),
-        "stream": query(store, lambda tx: tx.streams([StreamKey(SINK.key, key)])),
+        "stream": query(store, lambda tx: tx.lock(STREAMS, [StreamKey(SINK.key, key)])),
         "jobs": jobs_of(store, key),
     }
     return [name for name, rows in seen.items() if rows]
@@ -134,8 +136,8 @@ class Removals(PersistenceCase):
         put(store, *map(Insert, [*x, y, elsewhere]))
 
         names = [RunName(NAMESPACE, id_) for id_ in ("y", "x", "none", "x")]
-        assert query(store, lambda tx: tx.generations(names)) == [*x, y]
-        assert query(store, lambda tx: tx.generations([])) == []
+        assert query(store, lambda tx: tx.find(Generations(names))) == [*x, y]
+        assert query(store, lambda tx: tx.find(Generations([]))) == []
 
     def test_runs_are_found_by_when_they_ended(self, store: Persistence) -> None:
         """A run that has not ended does not match."""

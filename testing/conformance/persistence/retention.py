@@ -12,6 +12,8 @@ from holdfast.ports.records.job import JobState
 from holdfast.ports.records.limits import RateWindow
 from holdfast.ports.records.outbox import StreamHead
 from holdfast.ports.records.session import SessionState
+from holdfast.ports.searches import DueStreams
+from holdfast.ports.tables import RATES, REPLIES, SESSIONS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -32,15 +34,15 @@ _WINDOW: Final = RateWindow(namespace=NAMESPACE, name="api", updated_at=NOW)
 OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
     "a reply": (
         Insert(a_reply(created_at=BEFORE - 1)),
-        lambda tx: len(tx.replies([(NAMESPACE, "key-1")])),
+        lambda tx: len(tx.get(REPLIES, [(NAMESPACE, "key-1")])),
     ),
     "a dead session": (
         Insert(evolve(_DEAD, expires_at=BEFORE - 1)),
-        lambda tx: len(tx.sessions([_DEAD.id], lock=False)),
+        lambda tx: len(tx.get(SESSIONS, [_DEAD.id])),
     ),
     "a count of starts": (
         Insert(evolve(_WINDOW, updated_at=BEFORE - 1)),
-        lambda tx: len(tx.rates([_WINDOW.rate_name], lock=False)),
+        lambda tx: len(tx.get(RATES, [_WINDOW.rate_name])),
     ),
 }
 """Rows just old enough to be deleted, with functions that count them."""
@@ -55,7 +57,7 @@ YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
     "a count of starts": (Insert(_WINDOW), OLD["a count of starts"][1]),
     "a stream whose sink is there": (
         Insert(a_sink()),
-        lambda tx: len(tx.due_streams(a_sink().sink_name, NOW, 9)),
+        lambda tx: len(tx.find(DueStreams(*a_sink().sink_name, 9), NOW)),
     ),
 }
 """Rows one microsecond too young, or kept at any age, with functions that count them."""
@@ -103,5 +105,5 @@ class Retention(PersistenceCase):
         )
 
         assert store.prune(BEFORE) == (0 if is_held else 1)
-        found = query(store, lambda tx: tx.sessions([holder.id], lock=False))
+        found = query(store, lambda tx: tx.get(SESSIONS, [holder.id]))
         assert [session.id for session in found] == ([holder.id] if is_held else [])

@@ -7,6 +7,8 @@ from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
 from holdfast.ports.records.run import RunName, RunStatus
+from holdfast.ports.searches import LatestRuns
+from holdfast.ports.tables import REPLIES, RUNS
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_reply, a_row, a_run
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
@@ -46,7 +48,7 @@ class Retries(PersistenceCase):
         put(store, Insert(a_run()))
 
         assert a_run() == store.read(FindRun(a_run().name))
-        assert [a_run()] == query(store, lambda tx: tx.runs([a_key(1)]))
+        assert [a_run()] == query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
         assert [a_run()] == in_threads(1, lambda _: the_run(store, a_key(1)))
 
     def test_what_is_stored_is_seen_by_another_store(self, store: Persistence, other: Persistence) -> None:
@@ -72,7 +74,7 @@ class Retries(PersistenceCase):
 
         def work(tx: Transaction) -> None:
             tries.append(1)
-            tx.runs([a_key(1)])
+            tx.lock(RUNS, [a_key(1)])
             tx.apply(
                 [
                     Insert(a_run(2)),
@@ -94,14 +96,14 @@ class Retries(PersistenceCase):
         assert store.read(RunsByKey((a_key(2),))) == ()
         assert [a_job()] == jobs_of(store, a_key(1), a_key(2))
         assert store.read(HistoryOf(a_key(1))) == ()
-        assert query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")])) == []
+        assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "key-1")])) == []
 
     def test_an_error_before_any_change_goes_to_the_caller(self, store: Persistence) -> None:
         """And releases locks: the next transaction gets them."""
         put(store, Insert(a_run()))
 
         def work(tx: Transaction) -> None:
-            tx.runs([a_key(1)])
+            tx.lock(RUNS, [a_key(1)])
             raise _OwnError
 
         for _ in range(20):
@@ -115,7 +117,7 @@ class Retries(PersistenceCase):
         """And releases locks."""
         put(store, Insert(a_run()))
         for _ in range(20):
-            query(store, lambda tx: tx.runs([a_key(1)]))
+            query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
 
         in_threads(2, lambda number: put(store, Update(a_run(last_row=number))))
 
@@ -127,7 +129,7 @@ class Retries(PersistenceCase):
         def get_or_create(tx: Transaction) -> str:
             tries.append(1)
             # The first attempt acts as if it had looked just before the other run was committed.
-            found = tx.latest_runs([RunName(NAMESPACE, "order")]) if len(tries) > 1 else ()
+            found = tx.find(LatestRuns([RunName(NAMESPACE, "order")])) if len(tries) > 1 else ()
             if found:
                 return found[0].key
             tx.apply([Insert(a_run(2, id="order"))])

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from holdfast.ports.changes import Insert, Update
-from holdfast.ports.persistence import CompletedRow, NodeRows, Persistence, Transaction
+from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf, NodeRowsOf
 from holdfast.ports.queries.outbox import StreamRows, StreamStart
 from holdfast.ports.records.history import (
@@ -20,6 +20,16 @@ from holdfast.ports.records.history import (
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.ports.references import KeptRows
+from holdfast.ports.searches import (
+    ActiveRuns,
+    CompletedRow,
+    IncompleteRuns,
+    LatestRuns,
+    NodeResults,
+    NodeRows,
+    NodeSummaries,
+)
+from holdfast.ports.tables import HISTORY, RUNS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_run, query
 
@@ -70,13 +80,13 @@ class RunReads(PersistenceCase):
         assert not [field.name for field in attrs.fields(Run) if getattr(FULL_RUN, field.name) is None]
         put(store, Insert(FULL_RUN))
 
-        assert query(store, lambda tx: tx.runs([FULL_RUN.key])) == [FULL_RUN]
+        assert query(store, lambda tx: tx.lock(RUNS, [FULL_RUN.key])) == [FULL_RUN]
 
     def test_what_a_run_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero."""
         put(store, Insert(a_run()))
 
-        assert [a_run()] == query(store, lambda tx: tx.runs([a_key(1)]))
+        assert [a_run()] == query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
         assert (a_run().parent, a_run().close_policy, a_run().children) == (None, ClosePolicy.CANCEL, 0)
 
     def test_what_is_unread_of_a_run_changes_with_its_rows(self, store: Persistence) -> None:
@@ -86,11 +96,11 @@ class RunReads(PersistenceCase):
             run = a_run(last_row=number, updated_at=number, mailbox=unread)
 
             def work(tx: Transaction, run: Run = run) -> None:
-                tx.runs([run.key])
+                tx.lock(RUNS, [run.key])
                 tx.apply([Update(run)])
 
             store.transact(work)
-            assert query(store, lambda tx: tx.runs([a_key(1)])) == [run]
+            assert query(store, lambda tx: tx.lock(RUNS, [a_key(1)])) == [run]
 
     @pytest.mark.parametrize("policy", ClosePolicy)
     def test_every_close_policy_is_read_as_it_was_stored(
@@ -100,7 +110,7 @@ class RunReads(PersistenceCase):
         put(store, Insert(a_run(1)), Insert(a_run(2, close_policy=policy)))
         put(store, Update(a_run(1, close_policy=policy, parent="k.1", children=3)))
 
-        updated, created = query(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
+        updated, created = query(store, lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))
 
         assert updated.close_policy is created.close_policy is policy
         assert (updated.parent, updated.children) == ("k.1", 3)
@@ -110,7 +120,7 @@ class RunReads(PersistenceCase):
         """It comes back as a member of its enumeration."""
         put(store, Insert(a_run(status=status)))
 
-        (run,) = query(store, lambda tx: tx.runs([a_key(1)]))
+        (run,) = query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
 
         assert run.status is status
 
@@ -119,7 +129,7 @@ class RunReads(PersistenceCase):
         runs = [a_run(number) for number in range(1_000)]
         put(store, *map(Insert, runs))
 
-        found = query(store, lambda tx: tx.runs({run.key for run in runs}))
+        found = query(store, lambda tx: tx.lock(RUNS, {run.key for run in runs}))
 
         assert runs == sorted(found, key=lambda run: run.key)
 
@@ -127,24 +137,24 @@ class RunReads(PersistenceCase):
         """Unknown keys are left out."""
         put(store, Insert(a_run(1)))
 
-        assert [a_run(1)] == query(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
-        assert query(store, lambda tx: tx.runs([a_key(2)])) == []
+        assert [a_run(1)] == query(store, lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))
+        assert query(store, lambda tx: tx.lock(RUNS, [a_key(2)])) == []
 
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
         """An empty collection is allowed."""
-        assert query(store, lambda tx: tx.runs([])) == []
-        assert query(store, lambda tx: tx.latest_runs([])) == []
-        assert query(store, lambda tx: tx.runs_missing_jobs([])) == []
-        assert query(store, lambda tx: tx.completed([])) == []
-        assert query(store, lambda tx: tx.node_rows([])) == []
-        assert query(store, lambda tx: tx.history([])) == []
+        assert query(store, lambda tx: tx.lock(RUNS, [])) == []
+        assert query(store, lambda tx: tx.find(LatestRuns([]))) == []
+        assert query(store, lambda tx: tx.find(IncompleteRuns([]))) == []
+        assert query(store, lambda tx: tx.find(NodeResults([]))) == []
+        assert query(store, lambda tx: tx.find(NodeSummaries([]))) == []
+        assert query(store, lambda tx: tx.get(HISTORY, [])) == []
 
     def test_where_a_run_comes_from_stays_when_it_goes_on(self, store: Persistence) -> None:
         """An update leaves it as it is."""
         put(store, Insert(FULL_RUN))
         put(store, Update(attrs.evolve(FULL_RUN, last_row=13)))
 
-        assert [attrs.evolve(FULL_RUN, last_row=13)] == query(store, lambda tx: tx.runs([FULL_RUN.key]))
+        assert [attrs.evolve(FULL_RUN, last_row=13)] == query(store, lambda tx: tx.lock(RUNS, [FULL_RUN.key]))
 
     def test_what_a_history_has_about_nodes_is_counted_by_type(self, store: Persistence) -> None:
         """First row, last row and number; rows without a stage do not count, nor do those of other runs."""
@@ -167,7 +177,7 @@ class RunReads(PersistenceCase):
             NodeRows(a_key(1), "bill", "stage.expanded", 4, 4, 1),
             NodeRows(a_key(1), "bill", "stage.completed", 5, 9, 5),
         }
-        found = query(store, lambda tx: tx.node_rows({a_key(1), a_key(2), a_key(9)}))
+        found = query(store, lambda tx: tx.find(NodeSummaries({a_key(1), a_key(2), a_key(9)})))
         assert {rows for rows in found if rows.run == a_key(1)} == expected
         assert {rows.run for rows in found} == {a_key(1), a_key(2)}
         assert len(found) == len(expected) + 1
@@ -181,7 +191,7 @@ class RunReads(PersistenceCase):
         put(store, *map(Insert, rows.values()))
 
         wanted = [(a_key(2), 1), (a_key(1), 3), (a_key(1), 1), (a_key(1), 4), (a_key(1), 0), (a_key(3), 1)]
-        found = query(store, lambda tx: tx.history(wanted))
+        found = query(store, lambda tx: tx.get(HISTORY, wanted))
 
         assert found == [rows[1, 1], rows[1, 3], rows[2, 1]]
 
@@ -193,12 +203,12 @@ class RunReads(PersistenceCase):
 
         wanted = [(a_key(1), number) for number in (1, 3, 6, 7, 9, 10)]
 
-        assert query(store, lambda tx: tx.history(wanted)) == [rows[0], rows[2]]
+        assert query(store, lambda tx: tx.get(HISTORY, wanted)) == [rows[0], rows[2]]
         assert store.read(HistoryOf(a_key(1))) == tuple(rows)
         assert store.read(HistoryOf(a_key(1), after=7, limit=1)) == (rows[1],)
         assert [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 0, 0),), 2))] == [7, 8]
         assert [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 8, 0),), 2))] == [9]
-        (run,) = query(store, lambda tx: tx.runs([a_key(1)]))
+        (run,) = query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
         assert (run.first_row, run.kept_rows) == (7, (KeptRows(a_key(7), 6),))
 
     def test_the_newest_generation_of_a_name_is_returned(self, store: Persistence) -> None:
@@ -208,14 +218,14 @@ class RunReads(PersistenceCase):
         put(store, Insert(old))
         put(store, Insert(new))
 
-        assert [new] == query(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+        assert [new] == query(store, lambda tx: tx.find(LatestRuns([RunName(NAMESPACE, "order")])))
 
     def test_the_newest_generation_is_the_highest_number(self, store: Persistence) -> None:
         """Generation 10 is newer than generation 9."""
         for generation in range(1, 11):
             put(store, Insert(a_run(generation, id="order", generation=generation)))
 
-        (run,) = query(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+        (run,) = query(store, lambda tx: tx.find(LatestRuns([RunName(NAMESPACE, "order")])))
 
         assert run.generation == 10
 
@@ -225,7 +235,7 @@ class RunReads(PersistenceCase):
         put(store, Insert(a_run(2, id="order", generation=2)))
         put(store, Update(a_run(1, id="order", status=RunStatus.CANCELLED)))
 
-        (run,) = query(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+        (run,) = query(store, lambda tx: tx.find(LatestRuns([RunName(NAMESPACE, "order")])))
 
         assert run.key == a_key(2)
 
@@ -234,14 +244,14 @@ class RunReads(PersistenceCase):
         put(store, Insert(a_run(1, id="a")), Insert(a_run(2, id="b")), Insert(a_run(3, id="c")))
         names = [RunName(NAMESPACE, "c"), RunName(NAMESPACE, "a"), RunName(NAMESPACE, "nobody")]
 
-        assert {"a", "c"} == {run.id for run in query(store, lambda tx: tx.latest_runs(names))}
+        assert {"a", "c"} == {run.id for run in query(store, lambda tx: tx.find(LatestRuns(names)))}
 
     def test_a_name_is_a_namespace_and_an_id_together(self, store: Persistence) -> None:
         """A query for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
         put(store, Insert(a_run(1, namespace="a", id="y")), Insert(a_run(2, namespace="b", id="x")))
         put(store, Insert(a_run(3, namespace="a", id="x")))
 
-        found = query(store, lambda tx: tx.latest_runs([RunName("a", "x"), RunName("b", "y")]))
+        found = query(store, lambda tx: tx.find(LatestRuns([RunName("a", "x"), RunName("b", "y")])))
 
         assert [a_key(3)] == [run.key for run in found]
 
@@ -260,28 +270,28 @@ class RunReads(PersistenceCase):
         put(store, *map(Insert, runs))
 
         active = [run.key for run in runs if run.status not in TERMINAL]
-        assert active == query(store, lambda tx: tx.active_runs("", 100))
+        assert active == query(store, lambda tx: tx.find(ActiveRuns("", 100)))
 
     def test_active_runs_are_paged_by_key(self, store: Persistence) -> None:
         """The next page starts after the last key of this one; the order is ascending."""
         put(store, *(Insert(a_run(number)) for number in (5, 3, 1, 4, 2)))
 
-        assert [a_key(1), a_key(2)] == query(store, lambda tx: tx.active_runs("", 2))
-        assert [a_key(3), a_key(4)] == query(store, lambda tx: tx.active_runs(a_key(2), 2))
-        assert [a_key(5)] == query(store, lambda tx: tx.active_runs(a_key(4), 2))
-        assert query(store, lambda tx: tx.active_runs(a_key(5), 2)) == []
+        assert [a_key(1), a_key(2)] == query(store, lambda tx: tx.find(ActiveRuns("", 2)))
+        assert [a_key(3), a_key(4)] == query(store, lambda tx: tx.find(ActiveRuns(a_key(2), 2)))
+        assert [a_key(5)] == query(store, lambda tx: tx.find(ActiveRuns(a_key(4), 2)))
+        assert query(store, lambda tx: tx.find(ActiveRuns(a_key(5), 2))) == []
 
     def test_a_run_with_the_jobs_that_its_row_says_is_sound(self, store: Persistence) -> None:
         """Nothing is reported without a problem; unknown keys are left out."""
         put_run(store, a_run(1), a_job(1, 1), a_job(1, 2))
 
-        assert query(store, lambda tx: tx.runs_missing_jobs([a_key(1), a_key(2)])) == []
+        assert query(store, lambda tx: tx.find(IncompleteRuns([a_key(1), a_key(2)]))) == []
 
     def test_a_run_without_a_job_is_unsound(self, store: Persistence) -> None:
         """A running run without a job can't continue."""
         put(store, Insert(a_run(1, open_jobs=0)))
 
-        assert [a_key(1)] == query(store, lambda tx: tx.runs_missing_jobs([a_key(1)]))
+        assert [a_key(1)] == query(store, lambda tx: tx.find(IncompleteRuns([a_key(1)])))
 
     def test_a_run_that_was_not_admitted_needs_no_job(self, store: Persistence) -> None:
         """It may be paused or blocked before its admission."""
@@ -295,7 +305,7 @@ class RunReads(PersistenceCase):
         )
 
         keys = [a_key(number) for number, _ in enumerate(waits, 1)]
-        assert query(store, lambda tx: tx.runs_missing_jobs(keys)) == []
+        assert query(store, lambda tx: tx.find(IncompleteRuns(keys))) == []
 
     def test_a_run_with_other_than_its_number_of_jobs_is_unsound(self, store: Persistence) -> None:
         """Too few and too many jobs are reported, for the requested runs only."""
@@ -305,9 +315,9 @@ class RunReads(PersistenceCase):
         put(store, Update(a_run(1, open_jobs=2)), Update(a_run(2, open_jobs=0)))
 
         assert {a_key(1), a_key(2)} == set(
-            query(store, lambda tx: tx.runs_missing_jobs([a_key(1), a_key(2), a_key(3)]))
+            query(store, lambda tx: tx.find(IncompleteRuns([a_key(1), a_key(2), a_key(3)])))
         )
-        assert [a_key(2)] == query(store, lambda tx: tx.runs_missing_jobs([a_key(2)]))
+        assert [a_key(2)] == query(store, lambda tx: tx.find(IncompleteRuns([a_key(2)])))
 
     def test_completed_stages_come_in_the_order_of_the_history(self, store: Persistence) -> None:
         """Completed stages and items, and no other row."""
@@ -320,7 +330,7 @@ class RunReads(PersistenceCase):
             CompletedRow(a_key(1), 2, "read", None),
             *(CompletedRow(a_key(1), 3 + at, "bill", 9 - at) for at in range(10)),
         ]
-        assert expected == query(store, lambda tx: tx.completed([a_key(1)]))
+        assert expected == query(store, lambda tx: tx.find(NodeResults([a_key(1)])))
 
     def test_completed_stages_are_told_of_several_runs(self, store: Persistence) -> None:
         """Those of each run are in order; other runs are left out."""
@@ -328,7 +338,7 @@ class RunReads(PersistenceCase):
             put_run(store, a_run(number), a_job(number, 1))
             put(store, *(Insert(a_completed_row(number, row, node=f"n{row}")) for row in (1, 2)))
 
-        found = query(store, lambda tx: tx.completed([a_key(3), a_key(1), a_key(4)]))
+        found = query(store, lambda tx: tx.find(NodeResults([a_key(3), a_key(1), a_key(4)])))
 
         for number in (1, 3):
             assert [row.number for row in found if row.run == a_key(number)] == [1, 2]
@@ -346,7 +356,7 @@ class RunReads(PersistenceCase):
             put(store, *map(Insert, rows))
 
         def noted_rows(*wanted: str) -> list[CompletedRow]:
-            return query(store, lambda tx: tx.completed([a_key(1), a_key(3), a_key(4)], types=wanted))
+            return query(store, lambda tx: tx.find(NodeResults([a_key(1), a_key(3), a_key(4)], types=wanted)))
 
         for wanted in (STAGE_OUTCOMES, (STAGE_FAILED,), (STAGE_SUSPENDED, _SKIPPED, _SKIPPED)):
             expected = [
@@ -363,7 +373,7 @@ class RunReads(PersistenceCase):
         put_run(store, a_run(1), a_job(1, 1))
         put(store, Insert(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert query(store, lambda tx: tx.runs_missing_jobs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.find(IncompleteRuns([a_key(1)]))) == []
 
     def test_a_run_whose_only_jobs_are_owed_is_unsound(self, store: Persistence) -> None:
         """They can't continue the run, whether its row counts them or not."""
@@ -372,7 +382,7 @@ class RunReads(PersistenceCase):
             put(store, Insert(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert [a_key(1), a_key(2)] == sorted(
-            query(store, lambda tx: tx.runs_missing_jobs([a_key(1), a_key(2)]))
+            query(store, lambda tx: tx.find(IncompleteRuns([a_key(1), a_key(2)])))
         )
 
     def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
@@ -380,8 +390,8 @@ class RunReads(PersistenceCase):
         put(store, Insert(a_run(1, status=RunStatus.COMPLETED)))
         put(store, Insert(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert query(store, lambda tx: tx.runs_missing_jobs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.find(IncompleteRuns([a_key(1)]))) == []
 
 
 def _named(tx: Transaction, name: str) -> Sequence[Run]:
-    return tx.latest_runs([RunName(NAMESPACE, name)])
+    return tx.find(LatestRuns([RunName(NAMESPACE, name)]))

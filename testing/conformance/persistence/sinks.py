@@ -16,7 +16,15 @@ from holdfast.ports.queries.outbox import (
     StreamStart,
 )
 from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey, StreamState
-from holdfast.ports.tables import SINKS
+from holdfast.ports.searches import (
+    AllSinks,
+    DeadLetteredStreams,
+    DueStreams,
+    RunKeys,
+    SinksByName,
+    UndeliveredHeads,
+)
+from holdfast.ports.tables import SINKS, STREAMS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -48,12 +56,14 @@ def put_streams(store: Persistence, *streams: Stream) -> None:
 
 def streams_of(store: Persistence, *runs: int, sink: str = "audit") -> list[Stream]:
     """Return the streams of runs to a sink, by run."""
-    return query(store, lambda tx: tx.streams([StreamKey(a_sink(sink).key, a_key(run)) for run in runs]))
+    return query(
+        store, lambda tx: tx.lock(STREAMS, [StreamKey(a_sink(sink).key, a_key(run)) for run in runs])
+    )
 
 
 def due(store: Persistence, now: int = NOW, limit: int = 10, name: SinkName = AUDIT) -> list[str]:
     """Return the keys of the runs whose streams to a sink are due, in order."""
-    return [stream.run for stream in query(store, lambda tx: tx.due_streams(name, now, limit))]
+    return [stream.run for stream in query(store, lambda tx: tx.find(DueStreams(*name, limit), now))]
 
 
 class Sinks(PersistenceCase):
@@ -76,12 +86,12 @@ class Sinks(PersistenceCase):
         put(store, Insert(full), Insert(plain), Insert(other))
 
         assert sorted([plain, full, other], key=lambda sink: sink.key) == query(
-            store, lambda tx: tx.all_sinks()
+            store, lambda tx: tx.find(AllSinks())
         )
         assert [full] == query(
-            store, lambda tx: tx.sinks([full.sink_name, SinkName(NAMESPACE, "none")], lock=True)
+            store, lambda tx: tx.find(SinksByName([full.sink_name, SinkName(NAMESPACE, "none")], locks=True))
         )
-        assert [other] == query(store, lambda tx: tx.sinks([other.sink_name], lock=False))
+        assert [other] == query(store, lambda tx: tx.find(SinksByName([other.sink_name], locks=False)))
         assert (plain, full) == store.read(ListSinks(NAMESPACE))
 
     def test_sinks_are_changed_and_removed(self, store: Persistence) -> None:
@@ -254,7 +264,7 @@ class Sinks(PersistenceCase):
         assert store.read(CountDeadLetters("tenant-2")) == {}
 
         def dead_lettered(sink: str = "", run_id: str = "", limit: int = 9) -> list[tuple[str, str]]:
-            streams = query(store, lambda tx: tx.dead_lettered_streams(NAMESPACE, sink, run_id, limit))
+            streams = query(store, lambda tx: tx.find(DeadLetteredStreams(NAMESPACE, sink, run_id, limit)))
             return [(stream.sink, stream.run) for stream in streams]
 
         everything = [(a_sink(sink).key, a_key(run)) for sink in ("a", "b") for run in (1, 2)]
@@ -274,7 +284,7 @@ class Sinks(PersistenceCase):
         keys = [a_key(number) for number in range(1, 9)]
 
         def undelivered(*names: str) -> list[tuple[str, str, int]]:
-            found = query(store, lambda tx: tx.undelivered_heads(NAMESPACE, names, keys))
+            found = query(store, lambda tx: tx.find(UndeliveredHeads(NAMESPACE, names, keys)))
             return [(head.sink, head.run, head.head_row) for head in found]
 
         assert undelivered("audit") == [(a_sink().key, a_key(run), 5) for run in (1, 3, 5)]
@@ -283,9 +293,9 @@ class Sinks(PersistenceCase):
             *((a_sink("other").key, a_key(run), 5) for run in range(1, 7)),
         ]
         assert undelivered() == []
-        assert query(store, lambda tx: tx.undelivered_heads(NAMESPACE, ["audit"], [])) == []
-        assert query(store, lambda tx: tx.run_keys("", 3)) == keys[:3]
-        assert query(store, lambda tx: tx.run_keys(a_key(6), 3)) == keys[6:]
+        assert query(store, lambda tx: tx.find(UndeliveredHeads(NAMESPACE, ["audit"], []))) == []
+        assert query(store, lambda tx: tx.find(RunKeys("", 3))) == keys[:3]
+        assert query(store, lambda tx: tx.find(RunKeys(a_key(6), 3))) == keys[6:]
 
     def test_streams_of_sinks_that_are_no_more_are_pruned(self, store: Persistence) -> None:
         """And no others."""
@@ -304,7 +314,7 @@ class Sinks(PersistenceCase):
             assert store.read(CountDeadLetters(text)) == {}
             assert store.read(StreamRows((StreamStart(text, 0, 0),), 5)) == ()
             assert due(store, name=SinkName(text, text)) == []
-            assert query(store, lambda tx: tx.sinks([SinkName(text, text)], lock=True)) == []  # noqa: B023
-            assert query(store, lambda tx: tx.streams([StreamKey(text, text)])) == []  # noqa: B023
-            assert query(store, lambda tx: tx.dead_lettered_streams(text, text, text, 5)) == []  # noqa: B023
-            assert query(store, lambda tx: tx.undelivered_heads(text, [text], [text])) == []  # noqa: B023
+            assert query(store, lambda tx: tx.find(SinksByName([SinkName(text, text)], locks=True))) == []  # noqa: B023
+            assert query(store, lambda tx: tx.lock(STREAMS, [StreamKey(text, text)])) == []  # noqa: B023
+            assert query(store, lambda tx: tx.find(DeadLetteredStreams(text, text, text, 5))) == []  # noqa: B023
+            assert query(store, lambda tx: tx.find(UndeliveredHeads(text, [text], [text]))) == []  # noqa: B023

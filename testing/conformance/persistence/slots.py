@@ -7,10 +7,25 @@ from attrs import evolve
 
 from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.errors import ConflictError
-from holdfast.ports.persistence import Persistence, SlotPlace, Transaction, WaitedFor, Waiting
+from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.limits import RateName, RateWindow, SlotName, run_slot, stage_slot
 from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.searches import (
+    AllKeysWaitedFor,
+    DueRuns,
+    FirstLimitedJobs,
+    FirstPendingRuns,
+    IncompleteRuns,
+    KeysWaitedFor,
+    OverdueRuns,
+    QueuedUnderRates,
+    SlotPlace,
+    UsedSlots,
+    WaitedFor,
+    Waiting,
+)
+from holdfast.ports.tables import RATES, RUNS, SLOTS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
 from holdfast.testing.conformance.persistence.values import TEXTS
@@ -64,7 +79,7 @@ class Slots(PersistenceCase):
         put_runs(store, under_way(8), under_way(9), pending(5, "other"), pending(6, "third"))
 
         def found(*keys: str) -> list[WaitedFor]:
-            return query(store, lambda tx: tx.waited_for(Waiting.RUNS, {*map(place, keys)}))
+            return query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.RUNS, {*map(place, keys)})))
 
         assert found("k") == [WaitedFor(place(), 4, 2)]
         assert found("other", "k", "nobody's") == [
@@ -80,7 +95,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(20, "a"), namespace=OTHER), under_way(21, "alone"))
 
         def found(after: SlotPlace, limit: int) -> list[tuple[str, str]]:
-            searched = query(store, lambda tx: tx.all_waited_for(Waiting.RUNS, after, limit))
+            searched = query(store, lambda tx: tx.find(AllKeysWaitedFor(Waiting.RUNS, after, limit)))
             return [(one.place.namespace, one.place.key) for one in searched]
 
         everything = [(NAMESPACE, "k0"), (NAMESPACE, "k1"), (NAMESPACE, "k2"), (OTHER, "a")]
@@ -97,7 +112,10 @@ class Slots(PersistenceCase):
         put_runs(store, *(evolve(pending(2 + n), status=status) for n, status in enumerate(RunStatus)))
 
         assert [one.place for one in store.transact(lambda tx: _all(tx, Waiting.RUNS))] == [place()]
-        assert len(store.transact(lambda tx: tx.first_pending([(place(), 9), (place("later"), 9)]))) == 1
+        assert (
+            len(store.transact(lambda tx: tx.find(FirstPendingRuns([(place(), 9), (place("later"), 9)]))))
+            == 1
+        )
 
     def test_so_many_who_wait_are_found_for_each_key(self, store: Persistence) -> None:
         """The first of each key; none if the number is 0."""
@@ -106,7 +124,7 @@ class Slots(PersistenceCase):
 
         def found(**wanted: int) -> set[str]:
             places = [(place(key), most) for key, most in wanted.items()]
-            return set(store.transact(lambda tx: tx.first_pending(places)))
+            return set(store.transact(lambda tx: tx.find(FirstPendingRuns(places))))
 
         assert found(k=2) == {a_key(1), a_key(3)}
         assert found(k=4, other=1) == {a_key(1), a_key(3), a_key(5), a_key(2), a_key(11)}
@@ -119,9 +137,11 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(20), status=RunStatus.PAUSED), under_way(21, "other"))
         put_runs(store, evolve(under_way(22), namespace=OTHER))
 
-        used = store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place(), place("other"), place("no")}))
+        used = store.transact(
+            lambda tx: tx.find(UsedSlots(Waiting.RUNS, {place(), place("other"), place("no")}))
+        )
         assert used == {place(): 4, place("other"): 1, place("no"): 0}
-        assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, ())) == {}
+        assert store.transact(lambda tx: tx.find(UsedSlots(Waiting.RUNS, ()))) == {}
 
     def test_jobs_wait_while_they_are_limited_and_use_slots_while_queued_or_leased(
         self, store: Persistence
@@ -135,16 +155,18 @@ class Slots(PersistenceCase):
         put_jobs(store, *limited, *others, a_job(5, 1))
 
         def first(most: int) -> set[tuple[str, int]]:
-            return set(store.transact(lambda tx: tx.first_limited([(place("w/a"), most)])))
+            return set(store.transact(lambda tx: tx.find(FirstLimitedJobs([(place("w/a"), most)]))))
 
         expected = [WaitedFor(place("w/a"), 7, 2)]
-        assert query(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("w/a")})) == expected
+        assert query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.JOBS, {place("w/a")}))) == expected
         assert query(store, lambda tx: _all(tx, Waiting.JOBS)) == expected
         assert first(1) == {(a_key(3), 1)}
         assert first(3) == {(a_key(3), 1), (a_key(1), 2), (a_key(1), 10)}
-        used = store.transact(lambda tx: tx.used_slots(Waiting.JOBS, {place("w/a")}))
+        used = store.transact(lambda tx: tx.find(UsedSlots(Waiting.JOBS, {place("w/a")})))
         assert used == {place("w/a"): 2}
-        assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place("w/a")})) == {place("w/a"): 0}
+        assert store.transact(lambda tx: tx.find(UsedSlots(Waiting.RUNS, {place("w/a")}))) == {
+            place("w/a"): 0
+        }
 
     def test_the_first_who_waits_under_a_rate_limit_says_it(self, store: Persistence) -> None:
         """Without a concurrency limit, used slots are not counted."""
@@ -153,7 +175,10 @@ class Slots(PersistenceCase):
         put_jobs(store, both, of_stage(a_job(4, 2)))
 
         found = [WaitedFor(place("/r"), None, 0, 5, 60), WaitedFor(place("w/a"), 7, 1, 9, 8)]
-        assert query(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("/r"), place("w/a")})) == found
+        assert (
+            query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.JOBS, {place("/r"), place("w/a")})))
+            == found
+        )
         assert query(store, lambda tx: _all(tx, Waiting.JOBS)) == found
         assert [one.free for one in found] == [None, 6]
 
@@ -165,9 +190,9 @@ class Slots(PersistenceCase):
         )
 
         places = {place("/r"), place("w/a"), place("/r", OTHER)}
-        counted = store.transact(lambda tx: tx.rated_jobs(places))
+        counted = store.transact(lambda tx: tx.find(QueuedUnderRates(places)))
         assert counted == {place("/r"): 2, place("w/a"): 0, place("/r", OTHER): 1}
-        assert store.transact(lambda tx: tx.rated_jobs(())) == {}
+        assert store.transact(lambda tx: tx.find(QueuedUnderRates(()))) == {}
 
     @pytest.mark.parametrize("lock", [True, False])
     def test_counts_of_starts_are_kept_as_they_are(self, store: Persistence, lock: bool) -> None:
@@ -183,7 +208,8 @@ class Slots(PersistenceCase):
         )
 
         def found(*names: str) -> Sequence[RateWindow]:
-            return query(store, lambda tx: tx.rates([RateName(NAMESPACE, name) for name in names], lock=lock))
+            keys = [RateName(NAMESPACE, name) for name in names]
+            return query(store, lambda tx: (tx.lock if lock else tx.get)(RATES, keys))
 
         assert found("b", "a", "nobody's") == [changed, b]
         assert found("c") == [evolve(a_window("c"), wakes_at=3)]
@@ -200,7 +226,7 @@ class Slots(PersistenceCase):
 
         in_threads(4, start_some)
 
-        (window,) = store.transact(lambda tx: tx.rates([RateName(NAMESPACE, "a")], lock=False))
+        (window,) = store.transact(lambda tx: tx.get(RATES, [RateName(NAMESPACE, "a")]))
         assert window.starts == "20"
 
     def test_counts_that_are_old_are_pruned(self, store: Persistence) -> None:
@@ -209,7 +235,7 @@ class Slots(PersistenceCase):
         assert store.prune(NOW + 1) == 1
 
         names = [RateName(NAMESPACE, name) for name in ("old", "new")]
-        assert [one.name for one in query(store, lambda tx: tx.rates(names, lock=True))] == ["new"]
+        assert [one.name for one in query(store, lambda tx: tx.lock(RATES, names))] == ["new"]
 
     @pytest.mark.parametrize("text", TEXTS)
     def test_a_key_may_be_any_text(self, store: Persistence, text: str) -> None:
@@ -218,11 +244,11 @@ class Slots(PersistenceCase):
         slot = run_slot(NAMESPACE, text)
         put(store, Insert(slot))
 
-        assert query(store, lambda tx: tx.waited_for(Waiting.RUNS, {place(text)})) == [
+        assert query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.RUNS, {place(text)}))) == [
             WaitedFor(place(text), 1, 1)
         ]
-        assert query(store, lambda tx: tx.slots({slot})) == [slot]
-        assert query(store, lambda tx: tx.first_pending([(place(text), 1)])) == [a_key(1)]
+        assert query(store, lambda tx: tx.lock(SLOTS, {slot})) == [slot]
+        assert query(store, lambda tx: tx.find(FirstPendingRuns([(place(text), 1)]))) == [a_key(1)]
 
     def test_slots_that_are_there_are_given_in_order(self, store: Persistence) -> None:
         """Missing ones are left out, repeated ones appear once."""
@@ -230,8 +256,8 @@ class Slots(PersistenceCase):
         put(store, *map(Insert, names))
 
         wanted = [*names, run_slot(OTHER, "a"), SlotName(NAMESPACE, "a")]
-        assert query(store, lambda tx: tx.slots(wanted)) == sorted(names)
-        assert query(store, lambda tx: tx.slots(())) == []
+        assert query(store, lambda tx: tx.lock(SLOTS, wanted)) == sorted(names)
+        assert query(store, lambda tx: tx.lock(SLOTS, ())) == []
 
     @pytest.mark.parametrize("limit", [1, 3])
     def test_no_more_are_let_in_than_there_are_slots(self, store: Persistence, limit: int) -> None:
@@ -244,7 +270,7 @@ class Slots(PersistenceCase):
 
         in_threads(6, let_one_in)
 
-        assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place()})) == {place(): limit}
+        assert store.transact(lambda tx: tx.find(UsedSlots(Waiting.RUNS, {place()}))) == {place(): limit}
 
     def test_runs_that_are_due_are_found_earliest_first(self, store: Persistence) -> None:
         """Pending runs whose start time has passed."""
@@ -253,7 +279,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(5, None), start_at=NOW, status=RunStatus.PAUSED), pending(6))
 
         def due(now: int, limit: int) -> list[str]:
-            return query(store, lambda tx: tx.due_runs(now, limit))
+            return query(store, lambda tx: tx.find(DueRuns(limit), now))
 
         assert due(NOW, 100) == [a_key(3), a_key(2)]
         assert due(NOW + 2, 3) == [a_key(3), a_key(2), a_key(4)]
@@ -267,7 +293,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(a_run(23, status=RunStatus.BLOCKED), deadline=NOW, error="{}"))
 
         def overdue(now: int, limit: int) -> list[str]:
-            return query(store, lambda tx: tx.overdue_runs(now, limit))
+            return query(store, lambda tx: tx.find(OverdueRuns(limit), now))
 
         assert overdue(NOW, 100) == [a_key(number) for number in (4, 3, 2, 1, 0)]
         assert overdue(NOW - 4, 1) == [a_key(4)]
@@ -279,16 +305,16 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(3), status=RunStatus.RUNNING), evolve(pending(4), last_job=1))
 
         keys = [a_key(number) for number in range(1, 5)]
-        assert query(store, lambda tx: tx.runs_missing_jobs(keys)) == keys[2:]
+        assert query(store, lambda tx: tx.find(IncompleteRuns(keys))) == keys[2:]
 
 
 def _all(tx: Transaction, waiting: Waiting) -> Sequence[WaitedFor]:
-    return tx.all_waited_for(waiting, SlotPlace("", ""), 100)
+    return tx.find(AllKeysWaitedFor(waiting, SlotPlace("", ""), 100))
 
 
 def _counted(tx: Transaction) -> list[Change]:
     """Count one more start, as the kernel does."""
-    found = tx.rates([RateName(NAMESPACE, "a")], lock=True)
+    found = tx.lock(RATES, [RateName(NAMESPACE, "a")])
     if not found:
         return [Insert(evolve(a_window("a"), starts="1"))]
     return [Update(evolve(found[0], starts=str(int(found[0].starts) + 1)))]
@@ -297,9 +323,9 @@ def _counted(tx: Transaction) -> list[Change]:
 def _let_in(tx: Transaction, limit: int) -> list[Change]:
     """Admit the first waiting run if there is a slot, as the kernel does."""
     slot = run_slot(NAMESPACE, "k")
-    candidates = tx.first_pending([(place(), 1)])
-    runs = [run for run in tx.runs(candidates) if run.status is RunStatus.PENDING]
-    add: list[Change] = [] if tx.slots([slot]) else [Insert(slot)]
-    if not runs or tx.used_slots(Waiting.RUNS, {place()})[place()] >= limit:
+    candidates = tx.find(FirstPendingRuns([(place(), 1)]))
+    runs = [run for run in tx.lock(RUNS, candidates) if run.status is RunStatus.PENDING]
+    add: list[Change] = [] if tx.lock(SLOTS, [slot]) else [Insert(slot)]
+    if not runs or tx.find(UsedSlots(Waiting.RUNS, {place()}))[place()] >= limit:
         return []
     return [*add, *(Update(evolve(run, status=RunStatus.RUNNING, last_job=1)) for run in runs)]

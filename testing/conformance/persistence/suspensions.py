@@ -9,6 +9,7 @@ from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import RunName, RunStatus
+from holdfast.ports.searches import DueJobs, ExternalJobs, StageJobs
 from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, put_run, query
@@ -62,7 +63,7 @@ class Suspensions(PersistenceCase):
         put_run(store, a_run(1, id="order"), *jobs)
 
         assert self._of_stage(store, "bill") == []
-        assert query(store, lambda tx: tx.external_jobs(NAMESPACE, "work")) == []
+        assert query(store, lambda tx: tx.find(ExternalJobs(NAMESPACE, "work"))) == []
 
     def test_of_a_map_the_jobs_of_one_item_are_found_or_those_of_all(self, store: Persistence) -> None:
         """Item 0 is an item; a missing item has no jobs."""
@@ -117,7 +118,7 @@ class Suspensions(PersistenceCase):
         put_jobs(store, *states, _check(2, 1), _check(1, 2), _check(1, 1))
 
         expected = [JobKey(a_key(1), 1), JobKey(a_key(1), 2), JobKey(a_key(2), 1), *(j.key for j in states)]
-        assert expected == query(store, lambda tx: tx.external_jobs(NAMESPACE, "work"))
+        assert expected == query(store, lambda tx: tx.find(ExternalJobs(NAMESPACE, "work")))
 
     def test_external_work_of_another_key_or_namespace_is_not_found(self, store: Persistence) -> None:
         """Keys are compared exactly; a job without external work has no key."""
@@ -190,11 +191,11 @@ class Suspensions(PersistenceCase):
     def _of_stage(
         self, store: Persistence, stage: str, item: int | None = None, *, name: RunName = ORDER
     ) -> list[JobKey]:
-        return query(store, lambda tx: tx.stage_jobs(name, stage, item))
+        return query(store, lambda tx: tx.find(StageJobs(*name, stage, item)))
 
     def _due(self, store: Persistence, kind: JobKind | None, limit: int) -> list[str]:
-        return [job.run for job in query(store, lambda tx: tx.due(NOW, limit, kind=kind))]
+        return [job.run for job in query(store, lambda tx: tx.find(DueJobs(limit, kind=kind), NOW))]
 
 
 def _external(store: Persistence, key: str, namespace: str = NAMESPACE) -> list[JobKey]:
-    return query(store, lambda tx: tx.external_jobs(namespace, key))
+    return query(store, lambda tx: tx.find(ExternalJobs(namespace, key)))

@@ -9,6 +9,7 @@ from holdfast.ports.queries.audit import UnreadableRows
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import RunOutlines
 from holdfast.ports.unreadable import RunOutline, Unreadable
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_page, a_row, a_run
 from holdfast.testing.conformance.persistence.case import (
@@ -71,7 +72,9 @@ class UnreadableRuns(PersistenceCase):
         run = a_run(2)
         put_run(store, run)
 
-        found = store.transact(lambda tx: tx.outlines([a_key(2), a_key(1), a_key(9), "\0"], lock=lock))
+        found = store.transact(
+            lambda tx: tx.find(RunOutlines([a_key(2), a_key(1), a_key(9), "\0"], locks=lock))
+        )
 
         first = a_run(1)
         assert list(found) == [

@@ -12,6 +12,8 @@ from holdfast.ports.queries.runs import FindRun, JobsOfRun
 from holdfast.ports.queries.values import PlansByFingerprint
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import DueJobs, LatestRuns
+from holdfast.ports.tables import SESSIONS
 from holdfast.testing.conformance.builders import a_job, a_key, a_plan, a_row, a_run, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query, the_run
 
@@ -63,7 +65,7 @@ class Values(PersistenceCase):
         put(store, Insert(run))
 
         assert run == store.read(FindRun(run.name))
-        assert [run] == query(store, lambda tx: tx.latest_runs([run.name]))
+        assert [run] == query(store, lambda tx: tx.find(LatestRuns([run.name])))
 
     @pytest.mark.parametrize("number", NUMBERS)
     def test_an_instant_comes_out_as_it_went_in(self, store: Persistence, number: int) -> None:
@@ -76,7 +78,7 @@ class Values(PersistenceCase):
         run = the_run(store, a_key(1))
         assert (number, number, number) == (run.created_at, run.updated_at, run.ended_at)
         (row,) = store.read(HistoryOf(a_key(1)))
-        (session,) = query(store, lambda tx: tx.sessions([a_key(1)], lock=False))
+        (session,) = query(store, lambda tx: tx.get(SESSIONS, [a_key(1)]))
         (job,) = store.read(JobsOfRun(a_key(2)))
         assert (number, number, number, number) == (row.at, session.opened_at, job.wake_at, job.leased_at)
 
@@ -86,7 +88,12 @@ class Values(PersistenceCase):
             store, *(a_job(at, 1, state=JobState.SLEEPING, wake_at=at) for at in (0, 9, 10, 2**53, 2**53 + 1))
         )
 
-        assert [job.wake_at for job in query(store, lambda tx: tx.due(2**53, 10))] == [0, 9, 10, 2**53]
+        assert [job.wake_at for job in query(store, lambda tx: tx.find(DueJobs(10), 2**53))] == [
+            0,
+            9,
+            10,
+            2**53,
+        ]
 
     @pytest.mark.parametrize("size", [10_000, 1_000_000, 4_000_000])
     def test_a_big_value_comes_out_as_it_went_in(self, store: Persistence, size: int) -> None:

@@ -16,8 +16,9 @@ from holdfast.adapters.sql.sqlite.connection import SqliteDatabase
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.ports.changes import Change
-from holdfast.ports.persistence import LockedAttempts, Query
+from holdfast.ports.persistence import Query
 from holdfast.ports.records.job import JobKey
+from holdfast.ports.searches import LockedAttempts
 from holdfast.ports.transport import JobTransport
 
 CLOCK: Final = "CAST((julianday('now') - 2440587.5) * 86400000000 AS integer)"

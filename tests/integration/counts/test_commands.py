@@ -44,11 +44,11 @@ from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements

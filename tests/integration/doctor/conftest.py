@@ -35,8 +35,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands import StageSuspended as HandedOn
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 

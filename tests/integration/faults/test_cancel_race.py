@@ -20,8 +20,8 @@ from holdfast.kernel.commands import (
     RunStopped,
     SessionOpen,
 )
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.conformance.threads import in_threads
 from tests.chaos.faults import StrikingStore
 from tests.chaos.programs import ONE, WORKFLOWS

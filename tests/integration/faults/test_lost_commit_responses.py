@@ -15,10 +15,10 @@ from holdfast.kernel.commands import (
     JobSettled,
     SessionOpen,
 )
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.history import STAGE_COMPLETED
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from tests.chaos.programs import CHAIN, ONE, WORKFLOWS
 from tests.chaos.site import Site
 from tests.integration.sql.proxy import Mode, Proxy

@@ -28,8 +28,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import StepLostError
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobKind
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 

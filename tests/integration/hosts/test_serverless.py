@@ -27,12 +27,13 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.history import NotesOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun
 from holdfast.ports.records.history import OutputRow
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.searches import QueueClaim
+from holdfast.ports.tables import SESSIONS
 from holdfast.testing.conformance.threads import in_threads
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, PATIENT, SIMPLE, WIDE, double
@@ -588,5 +589,5 @@ def test_a_job_that_could_not_be_settled_is_not_kept_by_a_host_that_lives_on(
 def expirations(engine: Engine, session: str) -> list[int]:
     """Return the expiry of each session."""
     return engine.core.stores.persistence.transact(
-        lambda tx: [found.expires_at for found in tx.sessions([session], lock=False)]
+        lambda tx: [found.expires_at for found in tx.get(SESSIONS, [session])]
     )

@@ -14,11 +14,11 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, StatementRunner
 from holdfast.adapters.sql.postgresql.settings import connection_settings
+from holdfast.adapters.sql.searches import searches_for
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
-from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import Insert
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobState
+from holdfast.ports.searches import ActiveRuns, ClaimableJobs, DueJobs, LostJobs, QueueClaim
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
 from tests.sizes import sized
 
@@ -62,15 +62,15 @@ def fill(store: SqlPersistence) -> None:
 def check_claims(store: SqlPersistence) -> None:
     lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION, "other@1"), limit=4)
     assert [
-        job.number for job in store.transact(lambda tx: tx.claimable("", NAMESPACE, [lane], 10).jobs)
+        job.number for job in store.transact(lambda tx: tx.find(ClaimableJobs(NAMESPACE, [lane], 10)).jobs)
     ] == [
         1,
         2,
         3,
         4,
     ]
-    assert tuple(store.transact(lambda tx: tx.due(NOW, 10))) == ()
-    found = store.transact(lambda tx: tx.due(NOW + 200 * SECOND, 3))
+    assert tuple(store.transact(lambda tx: tx.find(DueJobs(10), NOW))) == ()
+    found = store.transact(lambda tx: tx.find(DueJobs(3), NOW + 200 * SECOND))
     assert [(f"run-{n}", JobState.SLEEPING) for n in (3, 6, 9)] == [(job.run, job.state) for job in found]
 
 
@@ -93,13 +93,13 @@ def test_postgres_reads_no_row_that_it_does_not_give(
         for analyzed in (False, True):
             if analyzed:
                 connection.execute("VACUUM ANALYZE holdfast_jobs")
-            reads: Reads = reads_for(PostgresDialect())
+            searches = searches_for(PostgresDialect())
             for sql, given, rows, buffers in (
                 # PostgreSQL rounds the average of the three loops up.
-                (reads.lock_claimable, parameters(5), 6, 60),
-                (reads.lock_claimable, parameters(50), 12, 100),
-                (reads.lock_due, {"now": NOW, "limit": 100, "kind": ""}, 0, 10),
-                (reads.lost_jobs, {"limit": 100}, 0, 10),
+                (searches[ClaimableJobs].lock, parameters(5), 6, 60),
+                (searches[ClaimableJobs].lock, parameters(50), 12, 100),
+                (searches[DueJobs].lock, {"now": NOW, "limit": 100, "kind": ""}, 0, 10),
+                (searches[LostJobs].sql, {"limit": 100}, 0, 10),
             ):
                 explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}".encode()
                 answer = connection.execute(explain, given).fetchone()
@@ -121,7 +121,7 @@ def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads
         connection.execute("ALTER TABLE holdfast_jobs SET (autovacuum_enabled = false)")
         connection.execute("SET plan_cache_mode = force_generic_plan")
         link = StatementRunner(connection, prepares=True)
-        sql = reads_for(PostgresDialect()).lock_claimable
+        sql = searches_for(PostgresDialect())[ClaimableJobs].lock
         given = parameters(5)
         for _ in range(PREPARED_AFTER + 1):
             assert link.make(sql, given, prepared=True).rows() == []
@@ -146,7 +146,7 @@ def kept(connection: psycopg.Connection[Any]) -> str:
     answer = connection.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
     ((name, statement),) = answer
     given = parameters(5)
-    places = re.findall(r"%\((\w+)\)s", reads_for(PostgresDialect()).lock_claimable)
+    places = re.findall(r"%\((\w+)\)s", searches_for(PostgresDialect())[ClaimableJobs].lock)
     assert f"${len(set(places))}" in statement
     texts = [str(given[place]).replace("'", "''") for place in dict.fromkeys(places)]
     quoted = ", ".join(f"'{text}'" for text in texts)
@@ -168,15 +168,19 @@ def test_sqlite_finds_jobs_by_the_claim_index(sqlite_with_tables: str, open_stor
     )
     connection.execute(f"{BACKLOG} FROM ({numbers})")
     connection.commit()
-    reads = reads_for(SqliteDialect())
+    searches = searches_for(SqliteDialect())
     for sql, given, index in (
         (
-            reads.lock_claimable,
+            searches[ClaimableJobs].lock,
             parameters(5),
             "INDEX holdfast_jobs_claim (namespace=? AND queue=? AND definition=?)",
         ),
-        (reads.lock_due, {"now": NOW, "limit": 5, "kind": ""}, "INDEX holdfast_jobs_sleeping (wake_at<?)"),
-        (reads.active_runs, {"after": "", "limit": 5}, "INDEX holdfast_runs_active (key>?)"),
+        (
+            searches[DueJobs].lock,
+            {"now": NOW, "limit": 5, "kind": ""},
+            "INDEX holdfast_jobs_sleeping (wake_at<?)",
+        ),
+        (searches[ActiveRuns].sql, {"after": "", "limit": 5}, "INDEX holdfast_runs_active (key>?)"),
     ):
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
         assert any(index in step for step in plan), plan

@@ -9,12 +9,13 @@ from attrs import evolve
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import QueueClaim, Transaction
+from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.values import LoadValues
 from holdfast.ports.records.run import RunName
 from holdfast.ports.records.values import Payload
-from holdfast.ports.tables import JOBS
+from holdfast.ports.searches import ClaimableJobs, JobsOfRuns, LatestRuns, QueueClaim
+from holdfast.ports.tables import HISTORY, JOBS, LEADERS, REPLIES, RUNS, SESSIONS
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,
@@ -58,18 +59,19 @@ def everything(numbers: range) -> list[Change]:
 def use_everything(numbers: range) -> Callable[[Transaction], None]:
     def work(tx: Transaction) -> None:
         keys = [a_key(number) for number in numbers]
-        found = tx.runs(keys)
-        latest = tx.latest_runs([RunName(NAMESPACE, f"run-{number}") for number in numbers])
-        jobs = tx.jobs([a_job(number).key for number in numbers])
-        assert len(numbers) == len(found) == len(latest) == len(jobs) == len(tx.jobs_of(keys))
-        tx.replies([(NAMESPACE, f"key-{number}") for number in numbers])
-        tx.sessions([a_session(number).id for number in numbers], lock=True)
-        tx.leaders([f"duty-{number}" for number in numbers])
-        tx.claimable(
-            "",
-            NAMESPACE,
-            [QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))],
-            len(numbers),
+        found = tx.lock(RUNS, keys)
+        latest = tx.find(LatestRuns([RunName(NAMESPACE, f"run-{number}") for number in numbers]))
+        jobs = tx.lock(JOBS, [a_job(number).key for number in numbers])
+        assert len(numbers) == len(found) == len(latest) == len(jobs) == len(tx.find(JobsOfRuns(keys)))
+        tx.get(REPLIES, [(NAMESPACE, f"key-{number}") for number in numbers])
+        tx.lock(SESSIONS, [a_session(number).id for number in numbers])
+        tx.lock(LEADERS, [f"duty-{number}" for number in numbers])
+        tx.find(
+            ClaimableJobs(
+                NAMESPACE,
+                [QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))],
+                len(numbers),
+            )
         )
         changes: list[Change] = [Update(evolve(run, last_row=2)) for run in found]
         changes += [Insert(a_row(run.key, 2)) for run in found]
@@ -101,7 +103,7 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
 ) -> None:
     store = open_store(postgres_database)
     store.setup()
-    store.transact(lambda tx: tx.runs([a_key(0)]))
+    store.transact(lambda tx: tx.lock(RUNS, [a_key(0)]))
     counted: Counter[str] = Counter()
     watch_statements(monkeypatch, lambda sql: counted.update((sql,)))
     run_all(store, range(10, 15))
@@ -166,7 +168,7 @@ def test_what_was_not_locked_is_looked_for_before_the_commit(
     with pytest.raises(HoldfastError, match="1 rows of holdfast_runs were to be updated, and 0 are there"):
         store.transact(work)
 
-    assert [a_run(1)] == store.transact(lambda tx: tx.runs([a_key(1), a_key(2)]))
+    assert [a_run(1)] == store.transact(lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))
 
 
 def test_large_batches_are_stored_as_they_are(store: SqlPersistence) -> None:
@@ -205,7 +207,7 @@ def test_rows_are_stored_as_they_are_whether_they_are_alike_or_not(
     store.transact(lambda tx: tx.apply(changes))
 
     keys = [run.key for run in created.values()]
-    assert store.transact(lambda tx: tx.runs(keys)) == list(created.values())
-    assert store.transact(lambda tx: tx.jobs_of(keys)) == list(jobs.values())
+    assert store.transact(lambda tx: tx.lock(RUNS, keys)) == list(created.values())
+    assert store.transact(lambda tx: tx.find(JobsOfRuns(keys))) == list(jobs.values())
     places = [(row.run, row.number) for row in rows.values()]
-    assert store.transact(lambda tx: tx.history(places)) == list(rows.values())
+    assert store.transact(lambda tx: tx.get(HISTORY, places)) == list(rows.values())

@@ -19,7 +19,8 @@ from holdfast.adapters.sql.postgresql.row_cache import versions_for
 from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.rows import history_values, values_of
-from holdfast.adapters.sql.statements import reads_for, writes_for
+from holdfast.adapters.sql.searches import keyed_reads, searches_for
+from holdfast.adapters.sql.statements import writes_for
 from holdfast.ports import tables
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.pagination import ListPlace
@@ -28,6 +29,7 @@ from holdfast.ports.queries.history import HistoryOf, LastHeartbeat
 from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
 from holdfast.ports.records.history import HEARTBEAT
 from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.searches import ClaimableJobs, OverdueHeartbeats
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,
@@ -84,7 +86,8 @@ def answered(query: Query[Any]) -> tuple[str, Mapping[str, object]]:
 def hot() -> Iterator[Statement]:
     """Yield what each statement does, its text, its parameters, and the indexes by which it finds rows."""
     dialect = PostgresDialect()
-    reads, writes, versions = reads_for(dialect), writes_for(dialect), versions_for(dialect)
+    reads, searches = keyed_reads(dialect), searches_for(dialect)
+    writes, versions = writes_for(dialect), versions_for(dialect)
     of_runs, of_jobs, of_history = (
         writes.tables[table] for table in (tables.RUNS, tables.JOBS, tables.HISTORY)
     )
@@ -98,12 +101,12 @@ def hot() -> Iterator[Statement]:
         "limit": 10,
         "pass_over": "nothing",
     }
-    yield "claim", reads.lock_claimable, claim, {"holdfast_jobs_claim", "holdfast_sessions_pkey"}
+    yield "claim", searches[ClaimableJobs].lock, claim, {"holdfast_jobs_claim", "holdfast_sessions_pkey"}
 
     pair = {"keys": encode_rows(("run", "number"), [(key, 1)])}
-    yield "lock runs", reads.lock_runs, {"keys": [key]}, {KEYS}
-    yield "lock jobs", reads.lock_jobs, pair, {"holdfast_jobs_pkey"}
-    yield "read sessions", reads.sessions, {"ids": [key]}, {"holdfast_sessions_pkey"}
+    yield "lock runs", reads[tables.RUNS].lock, {"keys": [key]}, {KEYS}
+    yield "lock jobs", reads[tables.JOBS].lock, pair, {"holdfast_jobs_pkey"}
+    yield "read sessions", reads[tables.SESSIONS].get, {"keys": [key]}, {"holdfast_sessions_pkey"}
     yield "lock a run", versions.run, {"run": key}, {KEYS}
     yield "lock a job", versions.job, {"run": key, "number": 1}, {"holdfast_jobs_pkey"}
     lease = {"run": key, "session": key, "input": 1}
@@ -136,7 +139,12 @@ def hot() -> Iterator[Statement]:
     yield "delete a job", of_jobs.delete.sql, ended, {"holdfast_jobs_pkey"}
 
     overdue = {"before": NOW + 20 * SECOND, "limit": 100}
-    yield "overdue heartbeats", reads.heartbeat_overdue_jobs, overdue, {"holdfast_jobs_heartbeat"}
+    yield (
+        "overdue heartbeats",
+        cast("str", searches[OverdueHeartbeats].sql),
+        overdue,
+        {"holdfast_jobs_heartbeat"},
+    )
     last = answered(LastHeartbeat(run=key, job=1, before=2))
     yield "last heartbeat", *last, {"holdfast_attempt_output_heartbeats"}
 

@@ -18,6 +18,7 @@ from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
 from tests.integration.sql.proxy import Mode, Proxy
 
@@ -34,7 +35,7 @@ class Appending:
 
     def __call__(self, tx: Transaction) -> int:
         self.tries += 1
-        (run,) = tx.runs([a_key(1)])
+        (run,) = tx.lock(RUNS, [a_key(1)])
         tx.apply([Insert(a_row(run.key, self.tries))])
         return self.tries
 
@@ -121,7 +122,7 @@ def test_a_transaction_that_changed_nothing_needs_no_answer(proxy: Proxy, store:
 
     def work(tx: Transaction) -> str:
         tries.append(1)
-        return tx.runs([a_key(1)])[0].key
+        return tx.lock(RUNS, [a_key(1)])[0].key
 
     proxy.fail("cut before commit")
 

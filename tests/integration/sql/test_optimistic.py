@@ -24,7 +24,7 @@ from holdfast.adapters.sql.postgresql.row_cache import (
 )
 from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.errors import RefusedError
-from holdfast.ports.persistence import LockedAttempts, QueueClaim, Transaction
+from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
 from holdfast.ports.queries.values import LoadWork
@@ -32,7 +32,8 @@ from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Payload
-from holdfast.ports.tables import JOBS
+from holdfast.ports.searches import ClaimableJobs, LockedAttempts, QueueClaim
+from holdfast.ports.tables import JOBS, RUNS
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,
@@ -175,8 +176,8 @@ def updated(*changes: Change) -> Callable[[Transaction], None]:
     """Return work that locks the run and its job before it changes them."""
 
     def work(tx: Transaction) -> None:
-        tx.runs([RUN])
-        tx.jobs([JOB])
+        tx.lock(RUNS, [RUN])
+        tx.lock(JOBS, [JOB])
         tx.apply(changes)
 
     return work
@@ -223,7 +224,7 @@ def test_work_that_needs_more_locks_all(
 
     def work(tx: Transaction) -> tuple[int, str]:
         (run,) = tx.lock_attempts([RUN], [JOB], []).runs
-        (second,) = tx.runs([a_key(2)])
+        (second,) = tx.lock(RUNS, [a_key(2)])
         tx.apply([Update(evolve(run, status=RunStatus.PAUSED)), Update(second)])
         return run.last_row, second.id
 
@@ -255,7 +256,7 @@ def test_what_is_written_with_other_runs_is_known_no_more(store: SqlPersistence,
     number = known(store)
 
     def work(tx: Transaction) -> None:
-        runs = tx.runs([RUN, a_key(2)])
+        runs = tx.lock(RUNS, [RUN, a_key(2)])
         tx.apply([Update(evolve(run, status=RunStatus.PAUSED)) for run in runs])
 
     store.transact(work)
@@ -445,7 +446,7 @@ def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) ->
 def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
     """Lease the queued job."""
     lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=limit)
-    found = tx.claimable(SESSION, NAMESPACE, [lane], limit)
+    found = tx.find(ClaimableJobs(NAMESPACE, [lane], limit, session=SESSION))
     jobs = [
         evolve(job, state=JobState.LEASED, session=SESSION, epoch=job.epoch + 1, attempts=1, leased_at=NOW)
         for job in found.jobs

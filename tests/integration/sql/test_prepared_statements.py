@@ -16,11 +16,13 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.settings import connection_settings
-from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
+from holdfast.adapters.sql.searches import keyed_reads, searches_for
+from holdfast.adapters.sql.statements import writes_for
 from holdfast.ports.changes import Insert
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import Run
+from holdfast.ports.searches import ClaimableJobs, DueJobs, QueueClaim
+from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 OpenStore = Callable[..., SqlPersistence]
@@ -35,12 +37,12 @@ def work_often(store: SqlPersistence) -> None:
     """Do the same in several transactions on the only connection."""
     for _ in range(OFTEN):
         assert [run.key for run in read(store)] == [a_run(1).key]
-        assert not store.transact(lambda tx: tx.claimable("", NAMESPACE, [LANE], 1).jobs)
-        assert not store.transact(lambda tx: tx.due(NOW, 1))
+        assert not store.transact(lambda tx: tx.find(ClaimableJobs(NAMESPACE, [LANE], 1)).jobs)
+        assert not store.transact(lambda tx: tx.find(DueJobs(1), NOW))
 
 
 def read(store: SqlPersistence) -> list[Run]:
-    return [*store.transact(lambda tx: tx.runs([a_run(1).key]))]
+    return [*store.transact(lambda tx: tx.lock(RUNS, [a_run(1).key]))]
 
 
 def filled(store: SqlPersistence) -> SqlPersistence:
@@ -103,14 +105,15 @@ def forget(store: SqlPersistence) -> None:
 def statements() -> Iterator[tuple[str, str]]:
     """Yield all statements of transactions, with their names."""
     dialect = PostgresDialect()
-    groups: list[Any] = [reads_for(dialect), writes_for(dialect), *waiting_for(dialect).values()]
-    for group in groups:
-        for name, given in attrs.asdict(group, recurse=False).items():
-            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
-            for one in several:
-                sql = one.sql if isinstance(one, Write) else one
-                if isinstance(sql, str):
-                    yield name, sql
+    for table, read in keyed_reads(dialect).items():
+        yield f"get {table.name}", read.get
+        yield f"lock {table.name}", read.lock
+    for kind, one in searches_for(dialect).items():
+        of_waiters = (one.sql,) if isinstance(one.sql, str) else one.sql.values()
+        yield from ((kind.__name__, sql) for sql in (*of_waiters, one.lock, one.agrees_with) if sql)
+    for name, given in attrs.asdict(writes_for(dialect), recurse=False).items():
+        writes = cast("tuple[Write, ...]", given if isinstance(given, tuple) else (given,))
+        yield from ((name, write.sql) for write in writes)
 
 
 def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:

@@ -31,13 +31,14 @@ HAMMER = """
 from attrs import evolve
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import Insert, Update
+from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
 
 def main(url, first, times):
     store = SqlPersistence(url)
     def work(number):
         def count(tx):
-            (run,) = tx.runs([a_key(1)])
+            (run,) = tx.lock(RUNS, [a_key(1)])
             tx.apply([
                 Update(evolve(run, last_row=run.last_row + 1)),
                 Insert(a_row(run.key, run.last_row + 1)),

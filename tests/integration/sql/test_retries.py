@@ -14,6 +14,7 @@ from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
 from holdfast.ports.queries.store import SchemaVersion, StoreTime
+from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import NAMESPACE, a_key, a_row, a_run
 from holdfast.testing.conformance.threads import in_threads
 
@@ -65,7 +66,7 @@ def test_a_transaction_can_not_be_used_afterwards(store: SqlPersistence) -> None
     kept = store.transact(lambda tx: tx)
 
     with pytest.raises(HoldfastError):
-        kept.runs([a_key(1)])
+        kept.lock(RUNS, [a_key(1)])
 
 
 def test_without_tables_the_error_says_what_to_do(url: str, open_store: OpenStore) -> None:
@@ -82,9 +83,9 @@ def test_a_locked_file_is_waited_for_until_the_deadline(
     store, busy = open_store(sqlite_with_tables, deadline=0.4), open_store(sqlite_with_tables)
 
     def work(tx: Transaction) -> None:
-        tx.runs([a_key(1)])
+        tx.lock(RUNS, [a_key(1)])
         with pytest.raises(UnavailableError, match="locked"):
-            store.transact(lambda tx: tx.runs([a_key(1)]))
+            store.transact(lambda tx: tx.lock(RUNS, [a_key(1)]))
         assert store.read(RunsByKey((a_key(1),))) == ()
 
     busy.transact(work)
@@ -102,10 +103,10 @@ def test_a_deadlock_is_resolved_by_running_one_work_again(
     def lock_both(number: int) -> None:
         def work(tx: Transaction) -> None:
             tries[number] += 1
-            tx.runs([a_key(1 + number)])
+            tx.lock(RUNS, [a_key(1 + number)])
             if tries[number] == 1:
                 meeting.wait(10)
-            tx.runs([a_key(2 - number)])
+            tx.lock(RUNS, [a_key(2 - number)])
             tx.apply([Insert(a_row(a_key(1), 10 + number))])
 
         store.transact(work)
@@ -131,7 +132,7 @@ def test_a_lock_that_is_not_given_in_time_is_tried_again(
 
         def work(tx: Transaction) -> str:
             tries.append(1)
-            return tx.runs([a_key(1)])[0].key
+            return tx.lock(RUNS, [a_key(1)])[0].key
 
         assert a_key(1) == store.transact(work)
         assert len(tries) == 2
@@ -146,7 +147,7 @@ def test_a_terminated_session_is_replaced(postgres_with_tables: str, open_store:
 
     def work(tx: Transaction) -> None:
         tries.append(1)
-        tx.runs([a_key(1)])
+        tx.lock(RUNS, [a_key(1)])
         if len(tries) == 1:
             killer.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -184,7 +185,7 @@ def test_options_for_poolers_change_nothing_else(
 
     with pytest.raises(ConflictError):
         store.transact(lambda tx: tx.apply([Insert(a_run(2)), Insert(a_run(1))]))
-    assert [a_key(1)] == [run.key for run in store.transact(lambda tx: tx.runs([a_key(1), a_key(2)]))]
+    assert [a_key(1)] == [run.key for run in store.transact(lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))]
 
 
 def test_the_file_is_for_its_owner_only(sqlite_url: str, open_store: OpenStore) -> None:

@@ -13,13 +13,15 @@ from holdfast.adapters.sql.database import Database, Link, Parameters
 from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
+from holdfast.adapters.sql.queries.admissions import waiting_statements
 from holdfast.adapters.sql.queries.handlers import Answers
+from holdfast.adapters.sql.searches import searches_for
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
-from holdfast.adapters.sql.statements import reads_for, waiting_for
 from holdfast.ports.changes import Change, Insert
-from holdfast.ports.persistence import Query, Waiting
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.searches import AnyPendingDelivery, ExternalJobs, QueuedUnderRates, Waiting
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
 from tests.sizes import sized
@@ -67,14 +69,15 @@ class Asked:
 
 def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
     """Each query with its parameters, its index, and the number of rows it reads."""
+    searches = searches_for(dialect)
     asked: list[tuple[str, Parameters, str, int]] = [
         (
-            reads_for(dialect).external_jobs,
+            cast("str", searches[ExternalJobs].sql),
             {"namespace": NAMESPACE, "key": "wanted"},
             "holdfast_jobs_external",
             2,
         ),
-        (reads_for(dialect).has_deliveries, {}, "holdfast_jobs_pending_delivery", 1),
+        (cast("str", searches[AnyPendingDelivery].sql), {}, "holdfast_jobs_pending_delivery", 1),
     ]
     answers = Answers(cast("Database", SimpleNamespace(dialect=dialect, clock_sql=None)))
     wanted: list[tuple[Query[Any], str, int]] = [
@@ -97,7 +100,7 @@ def numbers(number: int) -> str:
 
 
 def check_found(store: SqlPersistence) -> None:
-    assert len(store.transact(lambda tx: tx.external_jobs(NAMESPACE, "wanted"))) == 2
+    assert len(store.transact(lambda tx: tx.find(ExternalJobs(NAMESPACE, "wanted")))) == 2
     assert [job.number for job in store.read(PendingDeliveries())] == [9]
     assert [run.key for run in store.read(OrphanedChildren((a_key(1),)))] == [
         a_key(child) for child in range(2, 6)
@@ -155,15 +158,16 @@ RATED = f"""
 
 def rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
     """Yield the queries of idle maintenance and of a claim, which must not grow with the runs under a rate limit."""
-    jobs = waiting_for(dialect)[Waiting.JOBS]
+    jobs, bound = waiting_statements(dialect)[Waiting.JOBS], dialect.bound
+    rated = cast("str", searches_for(dialect)[QueuedUnderRates].sql)
     place = encode_rows(("namespace", "key"), [(NAMESPACE, "w/bill")])
     wanted = encode_rows(("namespace", "key", "most"), [(NAMESPACE, "w/bill", 3)])
     everywhere: Parameters = {"namespace": "", "key": "", "limit": 500}
     return [
-        (jobs.waited_for, {"places": place}, "holdfast_jobs_limited", 1),
-        (jobs.all_waited_for, everywhere, "holdfast_jobs_limited", 2),
-        (jobs.first, {"wanted": wanted, "most": 3}, "holdfast_jobs_limited", 3),
-        (reads_for(dialect).rated_jobs, {"places": place}, "holdfast_jobs_rate_limited", 1),
+        (bound(jobs.waited_for), {"places": place}, "holdfast_jobs_limited", 1),
+        (bound(jobs.all_waited_for), everywhere, "holdfast_jobs_limited", 2),
+        (bound(jobs.first), {"wanted": wanted, "most": 3}, "holdfast_jobs_limited", 3),
+        (rated, {"places": place}, "holdfast_jobs_rate_limited", 1),
     ]
 
 

@@ -30,10 +30,11 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Persistence, Query, QueueClaim
+from holdfast.ports.persistence import Persistence, Query
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.queries.store import StoreTime
 from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.transport import JobTransport
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds

@@ -17,8 +17,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.changes import Update
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobState
+from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.world import SECOND, World, completing, field, payload, pipeline, stage
 
 

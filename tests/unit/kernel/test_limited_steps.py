@@ -34,8 +34,8 @@ from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.ports.changes import Delete
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.test_functions import driven, function, record

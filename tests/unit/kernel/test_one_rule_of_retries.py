@@ -24,8 +24,8 @@ from holdfast.kernel.history.exceptions import error_from, raised_from
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.ports.errors import StepLostError, StepResultError
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import ATTEMPTS_UNLIMITED
+from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.test_functions import driven, function, record
 from tests.unit.kernel.world import SECOND, World, payload, pipeline
 

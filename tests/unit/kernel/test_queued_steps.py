@@ -33,9 +33,9 @@ from holdfast.kernel.pipelines.plan import LOSSES_MAX, RetryPolicy
 from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import Job, JobKind, JobState, losses_max
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables

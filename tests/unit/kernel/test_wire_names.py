@@ -128,8 +128,8 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             value
         """,
         ),
-        ("holdfast_artifacts", "at blob content_type epoch item job name node run sha256 size"),
-        ("holdfast_attempt_output", "at data epoch id job kind run"),
+        ("holdfast_artifacts", "at blob call content_type epoch item job name node run sha256 size"),
+        ("holdfast_attempt_output", "at call data epoch id job kind run"),
         ("holdfast_attributes", "created_at pair run"),
         ("holdfast_commit_receipts", "at id"),
         ("holdfast_concurrency_limits", "name namespace"),
@@ -160,7 +160,8 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             """
             attributes children close_policy concurrency_key concurrency_limit created_at deadline ended_at
             error generation id inherited key last_job last_row mailbox namespace open_jobs parent plan priority
-            progress queue queue_position rerun_from rerun_of result start_at status updated_at version workflow
+            progress queue queue_position reported_row rerun_from rerun_of result start_at status updated_at version
+            workflow
         """,
         ),
         ("holdfast_sessions", "expires_at host id opened_at state"),

@@ -55,7 +55,7 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import Persistence, QueueClaim
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import FindRun, PendingDeliveries
 from holdfast.ports.queries.values import LoadValues
 from holdfast.ports.records.history import HistoryRow
@@ -63,6 +63,7 @@ from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import ClosePolicy, Run, RunName
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.ports.working_set import Tables
 from holdfast.testing.clock import ManualClock

@@ -12,6 +12,7 @@ from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
 from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
 from holdfast.ports.process_forks import Pausable, Renewable, renew_in_forks
 from holdfast.ports.queries.store import SchemaVersion
+from holdfast.ports.searches import AllSinks
 
 
 class Noting:
@@ -79,7 +80,7 @@ def test_sqlite_lets_go_of_its_connections_while_a_process_forks(tmp_path: Path)
     store = SqlPersistence(f"sqlite:///{tmp_path}/runs.db")
     store.setup()
     store.read(SchemaVersion())
-    store.transact(lambda tx: tx.all_sinks())
+    store.transact(lambda tx: tx.find(AllSinks()))
 
     def is_open() -> bool:
         files = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]

@@ -7,6 +7,7 @@ from holdfast.ports.changes import Insert
 from holdfast.ports.errors import ConflictError, UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.tables import RUNS
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.blobs import key_of
 from holdfast.testing.conformance.builders import a_key, a_run
@@ -89,7 +90,7 @@ def test_a_transaction_that_runs_again_is_made_once() -> None:
     tries: list[int] = []
 
     def work(tx: Transaction) -> str:
-        tries.append(len(tx.runs([a_key(1)])))
+        tries.append(len(tx.lock(RUNS, [a_key(1)])))
         tx.apply([Insert(a_run())])
         return "made"
 

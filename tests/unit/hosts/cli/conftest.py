@@ -40,7 +40,7 @@ from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.cli import run_wait
 from holdfast.hosts.cli.main import main
 from holdfast.hosts.wiring.stores import Stores
-from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 
@@ -210,8 +210,8 @@ class CommandLine:
             ids=self._ids,
             url="memory://",
         )
-        pipelines = [ORDER, NOTHING, NEGATE, STUBBORN]
-        functions = [bill, bills, answer, board, lost, rounds, unlucky]
+        pipelines: list[WorkflowDefinition[object]] = [ORDER, NOTHING, NEGATE, STUBBORN]
+        functions: list[WorkflowDefinition[object]] = [bill, bills, answer, board, lost, rounds, unlucky]
         return Engine.on(stores, workflows=[*pipelines, *functions])
 
     def start(self, *items: str, id: str = "order-1") -> str:

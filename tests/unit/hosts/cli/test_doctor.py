@@ -54,8 +54,12 @@ def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
     assert holdfast("doctor", ENGINE).code == Exit.OK
 
 
-def test_tables_that_are_not_there_are_found_and_not_made(holdfast: CommandLine, tmp_path: Path) -> None:
-    answer = holdfast("doctor", "--url", f"sqlite:///{tmp_path}/nothing.db", "--repair", "--json")
+def test_tables_that_are_missing_are_reported_as_by_other_commands(
+    holdfast: CommandLine, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/nothing.db"
+    answer = holdfast("doctor", "--url", url, "--repair", "--json")
 
-    assert (answer.code, [one["code"] for one in answer.json["findings"]]) == (Exit.UNHEALTHY, ["schema"])
+    assert (answer.code, answer.error["code"]) == (Exit.SCHEMA, "schema")
+    assert answer.err == holdfast("run", "list", "--url", url, "--json").err
     assert not (tmp_path / "nothing.db").exists()

@@ -4,8 +4,8 @@ from holdfast.hosts.worker.capacity import Capacity
 from holdfast.hosts.worker.machine_protocol import Claim
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobKind, PassOver
+from holdfast.ports.searches import QueueClaim
 
 CODE = ("w@1",)
 

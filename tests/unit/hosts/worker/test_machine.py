@@ -51,9 +51,9 @@ from holdfast.hosts.worker.machine_protocol import (
 from holdfast.hosts.worker.running_attempts import TAKES_MAX, TAKES_SECONDS_MAX
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, Completed, FollowUp, JobSettle
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobKind, PassOver
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 
 A = TypeVar("A")
 

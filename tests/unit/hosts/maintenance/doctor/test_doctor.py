@@ -25,7 +25,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Persistence, Query, SlotPlace, Transaction
+from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.audit import (
     HistoriesOf,
     OrphanedRows,
@@ -37,6 +37,7 @@ from holdfast.ports.queries.audit import (
 from holdfast.ports.queries.runs import PendingDeliveries
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import SlotPlace
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, child, each, failed, payload, pipeline, settling, stage
 

@@ -1,0 +1,316 @@
+"""What `Transaction.find` finds in plain dictionaries, and rows by key."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from holdfast.adapters.memory.job_index import JobOrder
+from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
+from holdfast.adapters.memory.queries.handlers import dead_lettered_in, node_rows
+from holdfast.ports import searches as s
+from holdfast.ports import tables as t
+from holdfast.ports.attempt_output import Annotation, AnnotationScope
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
+from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
+from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import SlotPlace, Waiting
+from holdfast.ports.unreadable import RunOutline
+from holdfast.ports.working_set import Tables
+
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+def rows_by_key(tables: Tables, table: t.Table[R, K], keys: Collection[K]) -> list[R]:
+    """Return the rows of a table with these keys, ascending."""
+    row_at = _ROW_AT.get(table)
+    ordered: list[K] = sorted(set[Any](keys))
+    found = (
+        map(tables.rows[table].get, ordered) if row_at is None else (row_at(tables, key) for key in ordered)
+    )
+    return [row for row in found if row is not None]
+
+
+def _history_row(tables: Tables, key: tuple[str, int]) -> HistoryRow | None:
+    run, number = key
+    history = tables.history.get(run, [])
+    at = number - history[0].number if history else -1
+    return history[at] if 0 <= at < len(history) else None
+
+
+_ROW_AT: Final[Mapping[t.Table[Any, Any], Callable[[Tables, Any], Any]]] = {
+    t.JOBS: Tables.job,
+    t.HISTORY: _history_row,
+}
+"""How rows are found that are not in `Tables.rows`."""
+
+
+class Store(NamedTuple):
+    """What a search goes by: the rows, their order, and the instant."""
+
+    tables: Tables
+    order: JobOrder
+    now: Micros
+
+
+def find(store: Store, search: s.Search[R]) -> R:
+    """Return what a search finds. TypeError for an unknown search."""
+    found: Callable[[Store, s.Search[R]], R] | None = _SEARCHES.get(type(search))
+    if found is None:
+        raise TypeError(f"{search!r} is no search that this store knows")
+    return found(store, search)
+
+
+def _claimable_jobs(store: Store, search: s.ClaimableJobs) -> s.LockedAttempts:
+    jobs = _in_order(
+        store, store.order.claimable(search.namespace, search.queue_claims, search.limit, search.pass_over)
+    )
+    return s.LockedAttempts((), jobs, rows_by_key(store.tables, t.SESSIONS, [search.session]) if jobs else ())
+
+
+def _due_jobs(store: Store, search: s.DueJobs) -> Sequence[Job]:
+    if search.kind is None:
+        return _in_order(store, store.order.due(store.now, search.limit))
+    sleepers = _in_order(store, store.order.due(store.now, len(store.order)))
+    return [job for job in sleepers if job.kind is search.kind][: search.limit]
+
+
+def _in_order(store: Store, keys: Iterable[JobKey]) -> list[Job]:
+    return [job for job in map(store.tables.job, keys) if job is not None]
+
+
+def _jobs_of_runs(store: Store, search: s.JobsOfRuns) -> Sequence[Job]:
+    jobs = store.tables.jobs
+    return [job for run in sorted(set(search.runs)) for _, job in sorted(jobs.get(run, {}).items())]
+
+
+def _stage_jobs(store: Store, search: s.StageJobs) -> Sequence[JobKey]:
+    run = store.tables.run_named(RunName(search.namespace, search.run_id))
+    jobs = store.tables.jobs.get(run.key, {}).values() if run else ()
+    return sorted(
+        job.key
+        for job in jobs
+        if job.node == search.stage and search.item in (None, job.item) and _is_wakeable(job)
+    )
+
+
+def _is_wakeable(job: Job) -> bool:
+    return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
+
+
+def _external_jobs(store: Store, search: s.ExternalJobs) -> Sequence[JobKey]:
+    wanted = (search.namespace, search.key, JobKind.POLL)
+    return sorted(
+        job.key for job in store.tables.all_jobs() if (job.namespace, job.waiting_for, job.kind) == wanted
+    )
+
+
+def _lost_jobs(store: Store, search: s.LostJobs) -> Sequence[JobKey]:
+    sessions = store.tables.sessions
+    dead = {key for key, session in sessions.items() if session.state is SessionState.DEAD}
+    if not dead:
+        return []
+    lost = [
+        job.key for job in store.tables.all_jobs() if job.state is JobState.LEASED and job.session in dead
+    ]
+    return sorted(lost)[: search.limit]
+
+
+def _overdue_heartbeats(store: Store, search: s.OverdueHeartbeats) -> Sequence[JobKey]:
+    before = store.now - search.grace
+    overdue = [
+        (job.heartbeat_by, job.key)
+        for job in store.tables.all_jobs()
+        if job.state is JobState.LEASED and job.heartbeat_by is not None and job.heartbeat_by < before
+    ]
+    return [key for _, key in sorted(overdue)[: search.limit]]
+
+
+def _expired_sessions(store: Store, search: s.ExpiredSessions) -> Sequence[Session]:
+    before = store.now - search.grace
+    expired = [
+        session
+        for session in store.tables.sessions.values()
+        if session.state is SessionState.OPEN and session.expires_at < before
+    ]
+    return sorted(expired, key=lambda session: session.id)[: search.limit]
+
+
+def _latest_runs(store: Store, search: s.LatestRuns) -> Sequence[Run]:
+    found = map(store.tables.run_named, set(search.names))
+    return sorted((run for run in found if run is not None), key=lambda run: run.key)
+
+
+def _generations(store: Store, search: s.Generations) -> Sequence[Run]:
+    wanted = set(search.names)
+    found = [run for run in store.tables.runs.values() if run.name in wanted]
+    return sorted(found, key=lambda run: (run.name, run.generation))
+
+
+def _active_runs(store: Store, search: s.ActiveRuns) -> Sequence[str]:
+    runs = store.tables.runs.items()
+    return sorted(key for key, run in runs if run.status in ACTIVE and key > search.after)[: search.limit]
+
+
+def _incomplete_runs(store: Store, search: s.IncompleteRuns) -> Sequence[str]:
+    runs = rows_by_key(store.tables, t.RUNS, search.runs)
+    return [run.key for run in runs if not _is_complete(store.tables, run)]
+
+
+def _is_complete(tables: Tables, run: Run) -> bool:
+    jobs = sum(not job.outlives_run for job in tables.jobs.get(run.key, {}).values())
+    waits = run.status in {RunStatus.PENDING, *HELD} and not run.is_admitted
+    return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
+
+
+def _due_runs(store: Store, search: s.DueRuns) -> Sequence[str]:
+    due = [
+        (run.start_at, run.key)
+        for run in store.tables.runs.values()
+        if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at <= store.now
+    ]
+    return [key for _, key in sorted(due)[: search.limit]]
+
+
+def _overdue_runs(store: Store, search: s.OverdueRuns) -> Sequence[str]:
+    overdue = [
+        (run.deadline, run.key)
+        for run in store.tables.runs.values()
+        if run.status in ACTIVE and not run.is_ending
+        if run.deadline is not None and run.deadline <= store.now
+    ]
+    return [key for _, key in sorted(overdue)[: search.limit]]
+
+
+def _run_outlines(store: Store, search: s.RunOutlines) -> Sequence[RunOutline]:
+    history = store.tables.history
+    return [
+        RunOutline(
+            run.key,
+            run.namespace,
+            run.id,
+            run.workflow,
+            run.version,
+            run.status,
+            max((row.number for row in history.get(run.key, ())), default=0),
+        )
+        for run in rows_by_key(store.tables, t.RUNS, search.runs)
+    ]
+
+
+def _node_results(store: Store, search: s.NodeResults) -> Sequence[s.CompletedRow]:
+    return [
+        s.CompletedRow(run, row.number, row.node or "", row.item, row.type)
+        for run in sorted(set(search.runs))
+        for row in store.tables.history.get(run, ())
+        if row.type in search.types
+    ]
+
+
+def _annotation_keys(store: Store, search: s.AnnotationKeys) -> Sequence[tuple[str, str, str]]:
+    wanted = set(search.keys)
+    return sorted(name for name in store.tables.names[t.ANNOTATIONS] if name[:2] in wanted)
+
+
+def _run_annotations(store: Store, search: s.RunAnnotations) -> Sequence[Annotation]:
+    runs = set(search.runs)
+    found = sorted(store.tables.annotations.items())
+    return [one for _, one in found if one.run in runs and one.scope is AnnotationScope.RUN]
+
+
+def _sinks_by_name(store: Store, search: s.SinksByName) -> Sequence[Sink]:
+    found = map(store.tables.sink_named, set(search.names))
+    return sorted((sink for sink in found if sink is not None), key=lambda sink: sink.key)
+
+
+def _due_streams(store: Store, search: s.DueStreams) -> Sequence[Stream]:
+    known = store.tables.sink_named(SinkName(search.namespace, search.sink))
+    if known is None or (known.retry_at is not None and known.retry_at > store.now):
+        return []
+    due = [
+        (stream.due_at, stream.run, stream)
+        for stream in store.tables.streams.values()
+        if stream.sink == known.key and stream.due_at is not None and stream.due_at <= store.now
+    ]
+    return [stream for _, _, stream in sorted(due, key=lambda one: one[:2])[: search.limit]]
+
+
+def _dead_lettered_streams(store: Store, search: s.DeadLetteredStreams) -> Sequence[Stream]:
+    tables = store.tables
+    dead_lettered = [
+        stream
+        for stream in dead_lettered_in(tables, search.namespace)
+        if (not search.sink or tables.sinks[stream.sink].name == search.sink)
+        and (not search.run_id or tables.runs[stream.run].id == search.run_id)
+    ]
+    return dead_lettered[: search.limit]
+
+
+def _undelivered_heads(store: Store, search: s.UndeliveredHeads) -> Sequence[StreamHead]:
+    tables, namespace = store.tables, search.namespace
+    sinks = [
+        sink for sink in tables.sinks.values() if sink.namespace == namespace and sink.name in search.sinks
+    ]
+    found: list[StreamHead] = []
+    for run in rows_by_key(tables, t.RUNS, search.runs):
+        for sink in sinks:
+            stream = tables.streams.get(StreamKey(sink.key, run.key))
+            head_row = 0 if stream is None else stream.head_row
+            if run.namespace == namespace and run.updated_at >= sink.since and head_row < run.last_row:
+                found.append(StreamHead(sink=sink.key, run=run.key, head_row=run.last_row, at=run.updated_at))
+    return sorted(found, key=lambda head: (head.sink, head.run))
+
+
+def _counted(found: Counter[SlotPlace], places: Collection[SlotPlace]) -> Mapping[SlotPlace, int]:
+    return {place: found[place] for place in places}
+
+
+_SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
+    s.ClaimableJobs: _claimable_jobs,
+    s.DueJobs: _due_jobs,
+    s.JobsOfRuns: _jobs_of_runs,
+    s.StageJobs: _stage_jobs,
+    s.ExternalJobs: _external_jobs,
+    s.LostJobs: _lost_jobs,
+    s.OverdueHeartbeats: _overdue_heartbeats,
+    s.AnyPendingDelivery: lambda store, _: store.order.has_deliveries,
+    s.ExpiredSessions: _expired_sessions,
+    s.LatestRuns: _latest_runs,
+    s.Generations: _generations,
+    s.RunKeys: lambda store, search: sorted(key for key in store.tables.runs if key > search.after)[
+        : search.limit
+    ],
+    s.ActiveRuns: _active_runs,
+    s.IncompleteRuns: _incomplete_runs,
+    s.DueRuns: _due_runs,
+    s.OverdueRuns: _overdue_runs,
+    s.RunOutlines: _run_outlines,
+    s.NodeResults: _node_results,
+    s.NodeSummaries: lambda store, search: [
+        rows for run in sorted(set(search.runs)) for rows in node_rows(store.tables, run)
+    ],
+    s.AnnotationKeys: _annotation_keys,
+    s.RunAnnotations: _run_annotations,
+    s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
+    s.SinksByName: _sinks_by_name,
+    s.DueStreams: _due_streams,
+    s.DeadLetteredStreams: _dead_lettered_streams,
+    s.UndeliveredHeads: _undelivered_heads,
+    s.KeysWaitedFor: lambda store, search: [
+        one for one in waited_for(store.tables, search.waiting) if one.place in search.places
+    ],
+    s.AllKeysWaitedFor: lambda store, search: [
+        one for one in waited_for(store.tables, search.waiting) if one.place > search.after
+    ][: search.limit],
+    s.FirstPendingRuns: lambda store, search: [
+        run for run, _ in first_waiting(store.tables, Waiting.RUNS, search.wanted)
+    ],
+    s.FirstLimitedJobs: lambda store, search: [
+        JobKey(*key) for key in first_waiting(store.tables, Waiting.JOBS, search.wanted)
+    ],
+    s.UsedSlots: lambda store, search: _counted(used(store.tables, search.waiting), search.places),
+    s.QueuedUnderRates: lambda store, search: _counted(queued(store.tables), search.places),
+}

@@ -1,0 +1,473 @@
+"""The reads of transactions: the statement of each table by key, and of each search. Built once per database."""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from holdfast.adapters.sql import rows
+from holdfast.adapters.sql.database import Parameters
+from holdfast.adapters.sql.dialect import Dialect, encode_rows, types_of
+from holdfast.adapters.sql.queries.admissions import PLACE, WANTED, waiting_statements
+from holdfast.adapters.sql.rows import BIGINT_MAX, Row, askable, askable_keys, is_askable
+from holdfast.adapters.sql.schema import tables
+from holdfast.adapters.sql.schema.columns import COLUMNS
+from holdfast.ports import searches as s
+from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import SlotPlace, Waiting
+from holdfast.ports.tables import TABLES, Table
+from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX
+
+_FOR_NONE: Final = {"item": -1, "kind": ""}
+"""What a statement gets for a field that is None."""
+_QUEUE_CLAIM: Final = ("claim", "queue", "definition", "most")
+_RUN_NAME: Final = ("namespace", "id")
+
+
+@attrs.frozen
+class KeyedRead:
+    """The statements that read rows of one table by key."""
+
+    get: str
+    lock: str
+    parameters: Callable[[Collection[Any]], Parameters | None]
+    """Returns the parameters for keys; None if no row can have one of them."""
+    record: Callable[[Row], Any]
+
+
+@attrs.frozen(kw_only=True)
+class SqlSearch:
+    """The statements of one search. Their parameters are named as its fields."""
+
+    sql: str | Mapping[Waiting, str] = ""
+    """The statement without locks, or one for each kind of waiters."""
+    lock: str = ""
+    """The statement with locks. It is not used if `locks` of the search is false."""
+    answer: Callable[[Sequence[Row]], Any]
+    columns: tuple[str, ...] = ()
+    """The columns of the keys or names that the search lists; none if it lists texts."""
+    special: Callable[[Any], Parameters | None] | None = None
+    """Returns the parameters for a search, if they are not simply its fields; None if nothing can be found."""
+    keyed: bool = False
+    """See `Link.query`."""
+    probes: bool = False
+    """Whether it often finds nothing, so that it may be made without locks first (see `Link.probes`)."""
+    agrees_with: str = ""
+    """A statement, sent along, that must find rows with the same first columns. Otherwise both are repeated."""
+
+    def is_locking(self, search: s.Search[Any]) -> bool:
+        """Whether it locks what it finds."""
+        return bool(self.lock) and bool(getattr(search, "locks", True))
+
+    def unlocked(self, search: s.Search[Any]) -> str:
+        """Return the statement without locks."""
+        if isinstance(self.sql, str):
+            return self.sql
+        waiting: Waiting = getattr(search, "waiting", Waiting.RUNS)
+        return self.sql[waiting]
+
+    def parameters(self, dialect: Dialect, search: s.Search[Any], now: Micros) -> Parameters | None:
+        """Return the parameters for a search and its instant; None if nothing can be found."""
+        if self.special is not None:
+            return self.special(search)
+        given: dict[str, object] = {"now": now, "before": now - getattr(search, "grace", 0)}
+        for field in attrs.fields(type(search)):  # type: ignore[arg-type]
+            name, value = field.name, getattr(search, field.name)
+            if value is None:
+                given[name] = _FOR_NONE[name]
+            elif isinstance(value, SlotPlace):
+                given |= value._asdict()
+            elif isinstance(value, str):
+                given[name] = str(value) if is_askable(value) else None
+            elif isinstance(value, int):
+                least = 1 if name == "limit" else 0
+                given[name] = value if least <= value <= BIGINT_MAX else None
+            else:
+                given[name] = _listed(dialect, self.columns, value)
+            if given.get(name, name) is None:
+                return None
+        return given
+
+
+def columns_of(columns: Sequence[str], table: str) -> str:
+    """Return columns of a table for a statement."""
+    return ", ".join(f"{table}.{column}" for column in columns)
+
+
+# By key ---------------------------------------------------------------------------------------------------------
+
+
+def keyed_reads(dialect: Dialect) -> Mapping[Table[Any, Any], KeyedRead]:
+    """Build the statements that read rows by key."""
+    return {table: _keyed_read(dialect, table) for table in TABLES}
+
+
+def _keyed_read(dialect: Dialect, table: Table[Any, Any]) -> KeyedRead:
+    known = COLUMNS.get(table.record)
+    if known is None:  # the record is the key
+        stored, columns, keys = tables.slots, table.key, table.key
+    else:
+        stored, columns, keys = known.table, known.columns, tuple(map(known.column_of, table.key))
+    start = f"SELECT {columns_of(columns, 't')} FROM"
+    order = f"ORDER BY {columns_of(keys, 't')}"
+    if len(keys) == 1:
+        sql = f"{start} {stored.name} AS t WHERE {dialect.one_of(f't.{keys[0]}', 'keys')} {order}"
+    else:
+        wanted = dialect.table_of("keys", "k", types_of(stored, keys))
+        same = " AND ".join(f"t.{key} = k.{key}" for key in keys)
+        sql = f"{start} {wanted} CROSS JOIN {stored.name} AS t WHERE {same} {order}"
+
+    def parameters(wanted: Collection[Any]) -> Parameters | None:
+        listed = _listed(dialect, keys if len(keys) > 1 else (), wanted)
+        return None if listed is None else {"keys": listed}
+
+    lock = dialect.bound(sql + dialect.lock.format("t"))
+    return KeyedRead(dialect.bound(sql), lock, parameters, rows.record_of(table.record))
+
+
+def _listed(dialect: Dialect, columns: Sequence[str], values: Collection[Any]) -> object:
+    """Return texts, or keys of several columns, as one parameter; None if no row can have one of them."""
+    if columns:
+        keys = askable_keys(values)
+        return encode_rows(columns, keys) if keys else None
+    texts = askable(values)
+    return dialect.texts(texts) if texts else None
+
+
+# Searches -------------------------------------------------------------------------------------------------------
+
+
+def node_rows(of_runs: str) -> str:
+    """Return the statement that counts history rows of runs by node and type. `of_runs` is its condition."""
+    return (
+        "SELECT run, node, type, min(number), max(number), count(*) FROM holdfast_history "
+        f"WHERE {of_runs} AND node IS NOT NULL GROUP BY run, node, type"
+    )
+
+
+def searches_for(dialect: Dialect) -> Mapping[type[s.Search[Any]], SqlSearch]:
+    """Build the statements of all searches."""
+    made = {
+        **_of_jobs(dialect),
+        **_of_runs(dialect),
+        **_of_histories(dialect),
+        **_of_sinks(dialect),
+        **_of_waiters(dialect),
+    }
+    return {kind: _bound(dialect, one) for kind, one in made.items()}
+
+
+def _bound(dialect: Dialect, one: SqlSearch) -> SqlSearch:
+    sql = one.sql
+    return attrs.evolve(
+        one,
+        sql=dialect.bound(sql)
+        if isinstance(sql, str)
+        else {key: dialect.bound(of) for key, of in sql.items()},
+        lock=dialect.bound(one.lock),
+        agrees_with=dialect.bound(one.agrees_with),
+    )
+
+
+_Searches: TypeAlias = dict[type[s.Search[Any]], SqlSearch]
+
+
+def _of_jobs(dialect: Dialect) -> _Searches:
+    jobs = f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_jobs AS j WHERE"
+    keys = "SELECT j.run, j.number FROM holdfast_jobs AS j"
+    return {
+        s.ClaimableJobs: SqlSearch(
+            lock=dialect.claimable(rows.JOB, rows.SESSION),
+            special=_claim,
+            answer=_claimed,
+            keyed=True,
+            probes=True,
+        ),
+        s.DueJobs: SqlSearch(
+            lock=f"{jobs} j.state = 'sleeping' AND j.wake_at <= :now AND (:kind = '' OR j.kind = :kind) "
+            f"ORDER BY j.wake_at, j.run, j.number LIMIT :limit{dialect.skip_locked}",
+            answer=_each(rows.job_from),
+            probes=True,
+        ),
+        s.JobsOfRuns: SqlSearch(
+            lock=f"{jobs} {dialect.one_of('j.run', 'runs')} ORDER BY j.run, j.number{dialect.lock.format('j')}",
+            answer=_each(rows.job_from),
+            keyed=True,
+        ),
+        s.StageJobs: SqlSearch(
+            sql=f"{keys} WHERE j.run = (SELECT r.key "
+            "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :run_id "
+            "ORDER BY r.generation DESC LIMIT 1) AND j.node = :stage AND (:item < 0 OR j.item = :item) "
+            "AND (j.kind = 'poll' OR (j.kind = 'stage' AND j.state = 'leased')) ORDER BY j.run, j.number",
+            answer=_each(rows.job_key_from),
+        ),
+        s.ExternalJobs: SqlSearch(
+            sql=f"{keys} WHERE j.namespace = :namespace "
+            "AND j.waiting_for = :key AND j.kind = 'poll' ORDER BY j.run, j.number",
+            answer=_each(rows.job_key_from),
+        ),
+        s.LostJobs: SqlSearch(
+            sql=f"{keys} JOIN holdfast_sessions AS s ON s.id = j.session "
+            "WHERE j.state = 'leased' AND s.state <> 'open' ORDER BY j.run, j.number LIMIT :limit",
+            answer=_each(rows.job_key_from),
+        ),
+        s.OverdueHeartbeats: SqlSearch(
+            sql=f"{keys} WHERE j.heartbeat_by < :before "
+            "AND j.state = 'leased' ORDER BY j.heartbeat_by, j.run, j.number LIMIT :limit",
+            answer=_each(rows.job_key_from),
+        ),
+        s.AnyPendingDelivery: SqlSearch(
+            sql="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
+            answer=bool,
+        ),
+        s.ExpiredSessions: SqlSearch(
+            lock=f"SELECT {columns_of(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE s.state = 'open' "
+            f"AND (s.expires_at < :before OR s.expires_at > {INSTANT_MAX}) "
+            f"ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
+            answer=_each(rows.session_from),
+            probes=True,
+        ),
+    }
+
+
+def _of_runs(dialect: Dialect) -> _Searches:
+    names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
+    runs = columns_of(rows.RUN, "r")
+    newest = (
+        f"FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace AND r.id = n.id "
+        "AND r.generation = (SELECT max(m.generation) FROM holdfast_runs AS m "
+        "WHERE m.namespace = n.namespace AND m.id = n.id) ORDER BY r.key"
+    )
+    outlines = (
+        "SELECT r.key, r.namespace, r.id, r.workflow, r.version, r.status, "
+        "coalesce((SELECT max(h.number) FROM holdfast_history AS h WHERE h.run = r.key "
+        f"AND h.number <= {NUMBER_MAX}), 0) FROM holdfast_runs AS r "
+        f"WHERE {dialect.one_of('r.key', 'runs')} ORDER BY r.key"
+    )
+    lock = dialect.lock.format("r")
+    return {
+        # While the first statement waits for a lock, another transaction may add a generation, which it does not see.
+        # The second statement, sent along with it, does; so both must agree.
+        s.LatestRuns: SqlSearch(
+            lock=f"SELECT {runs} {newest}{lock}",
+            agrees_with=f"SELECT r.key {newest}",
+            columns=_RUN_NAME,
+            answer=_each(rows.run_from),
+        ),
+        s.Generations: SqlSearch(
+            sql=f"SELECT {runs} FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace "
+            "AND r.id = n.id ORDER BY r.namespace, r.id, r.generation",
+            columns=_RUN_NAME,
+            answer=_each(rows.run_from),
+            keyed=True,
+        ),
+        s.RunKeys: SqlSearch(
+            sql="SELECT key FROM holdfast_runs WHERE key > :after ORDER BY key LIMIT :limit",
+            answer=_each(_first),
+        ),
+        s.ActiveRuns: SqlSearch(
+            sql=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
+            "ORDER BY key LIMIT :limit",
+            answer=_each(_first),
+        ),
+        s.IncompleteRuns: SqlSearch(
+            sql="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
+            "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'pending_delivery' "
+            "AND j.kind <> 'cancel') AS found "
+            f"FROM holdfast_runs WHERE {dialect.one_of('key', 'runs')} "
+            f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
+            "AND NOT (r.status IN ('pending', 'paused', 'blocked') AND r.last_job = 0)) ORDER BY r.key",
+            answer=_each(_first),
+            keyed=True,
+        ),
+        s.DueRuns: SqlSearch(
+            sql="SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
+            "AND start_at <= :now ORDER BY start_at LIMIT :limit",
+            answer=_each(_first),
+        ),
+        s.OverdueRuns: SqlSearch(
+            sql=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} "
+            "AND deadline IS NOT NULL AND deadline <= :now AND error IS NULL ORDER BY deadline LIMIT :limit",
+            answer=_each(_first),
+        ),
+        s.RunOutlines: SqlSearch(
+            sql=outlines,
+            lock=outlines + lock,
+            answer=_each(rows.outline_from),
+            keyed=True,
+        ),
+    }
+
+
+def _of_histories(dialect: Dialect) -> _Searches:
+    annotation_keys = dialect.table_of("keys", "k", {"run": "text", "key": "text"})
+    of_runs = dialect.one_of("run", "runs")
+    return {
+        s.NodeResults: SqlSearch(
+            sql="SELECT run, number, node, item, type FROM holdfast_history "
+            f"WHERE {of_runs} AND {dialect.one_of('type', 'types')} ORDER BY run, number",
+            answer=_each(rows.completed_from),
+        ),
+        s.NodeSummaries: SqlSearch(
+            sql=node_rows(of_runs),
+            answer=_each(rows.node_rows_from),
+            keyed=True,
+        ),
+        s.AnnotationKeys: SqlSearch(
+            sql=f"SELECT a.run, a.key, a.name FROM {annotation_keys} CROSS JOIN holdfast_annotations AS a "
+            "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
+            columns=("run", "key"),
+            answer=list,
+        ),
+        # In the transaction that has locked the runs, so that no annotation is added before it is committed.
+        s.RunAnnotations: SqlSearch(
+            lock=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
+            f"WHERE {of_runs} AND scope = 'run' ORDER BY run, at, id",
+            answer=_each(rows.annotation_from),
+            keyed=True,
+        ),
+    }
+
+
+def _of_sinks(dialect: Dialect) -> _Searches:
+    sinks, streams = (
+        f"SELECT {columns_of(rows.SINK, 's')} FROM",
+        f"SELECT {columns_of(rows.STREAM, 'o')} FROM holdfast_outbox AS o WHERE",
+    )
+    names = dialect.table_of("names", "n", {"namespace": "text", "name": "text"})
+    by_name = (
+        f"{sinks} {names} CROSS JOIN holdfast_sinks AS s "
+        "WHERE s.namespace = n.namespace AND s.name = n.name ORDER BY s.key"
+    )
+    return {
+        s.AllSinks: SqlSearch(
+            sql=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
+            answer=_each(rows.sink_from),
+        ),
+        s.SinksByName: SqlSearch(
+            sql=by_name,
+            lock=by_name + dialect.lock.format("s"),
+            columns=rows.SLOT,
+            answer=_each(rows.sink_from),
+            keyed=True,
+        ),
+        s.DueStreams: SqlSearch(
+            lock=f"{streams} o.sink = (SELECT s.key FROM holdfast_sinks AS s "
+            "WHERE s.namespace = :namespace AND s.name = :sink AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
+            f"AND o.due_at <= :now ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
+            answer=_each(rows.stream_from),
+            probes=True,
+        ),
+        s.DeadLetteredStreams: SqlSearch(
+            lock=f"{streams} o.state = 'dead_lettered' "
+            "AND o.sink IN (SELECT s.key FROM holdfast_sinks AS s WHERE s.namespace = :namespace "
+            "AND (CAST(:sink AS text) = '' OR s.name = :sink)) "
+            "AND (CAST(:run_id AS text) = '' OR o.run IN (SELECT r.key FROM holdfast_runs AS r "
+            "WHERE r.namespace = :namespace AND r.id = :run_id)) "
+            f"ORDER BY o.sink, o.run LIMIT :limit{dialect.lock.format('o')}",
+            answer=_each(rows.stream_from),
+            probes=True,
+        ),
+        s.UndeliveredHeads: SqlSearch(
+            sql="SELECT s.key, r.key, r.last_row, r.updated_at FROM holdfast_runs AS r "
+            "JOIN holdfast_sinks AS s ON s.namespace = r.namespace AND s.since <= r.updated_at "
+            "LEFT JOIN holdfast_outbox AS o ON o.sink = s.key AND o.run = r.key "
+            f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'sinks')} "
+            f"AND {dialect.one_of('r.key', 'runs')} "
+            "AND (o.run IS NULL OR o.head_row < r.last_row) AND r.last_row > 0 ORDER BY s.key, r.key",
+            answer=_each(rows.stream_head_from),
+        ),
+    }
+
+
+def _of_waiters(dialect: Dialect) -> _Searches:
+    waiting = waiting_statements(dialect)
+    places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
+    return {
+        s.KeysWaitedFor: SqlSearch(
+            sql={kind: of.waited_for for kind, of in waiting.items()},
+            columns=PLACE,
+            answer=_each(rows.waited_for_from),
+        ),
+        s.AllKeysWaitedFor: SqlSearch(
+            sql={kind: of.all_waited_for for kind, of in waiting.items()},
+            answer=_each(rows.waited_for_from),
+        ),
+        s.FirstPendingRuns: SqlSearch(sql=waiting[Waiting.RUNS].first, special=_wanted, answer=_each(_first)),
+        s.FirstLimitedJobs: SqlSearch(
+            sql=waiting[Waiting.JOBS].first, special=_wanted, answer=_each(rows.job_key_from)
+        ),
+        s.UsedSlots: SqlSearch(
+            sql={kind: of.used for kind, of in waiting.items()}, columns=PLACE, answer=_by_place
+        ),
+        s.QueuedUnderRates: SqlSearch(
+            sql="SELECT p.namespace, p.key, (SELECT count(*) FROM holdfast_jobs AS j WHERE j.state = 'queued' "
+            "AND j.rate_limit IS NOT NULL AND j.namespace = p.namespace AND j.concurrency_key = p.key) "
+            f"FROM {places}",
+            columns=PLACE,
+            answer=_by_place,
+        ),
+    }
+
+
+# Parameters -----------------------------------------------------------------------------------------------------
+
+
+def _claim(search: s.ClaimableJobs) -> Parameters | None:
+    pairs: dict[tuple[str, str], Row] = {}
+    for place, queue_claim in enumerate(search.queue_claims):
+        most = min(queue_claim.limit, search.limit)
+        if most > 0 and is_askable(queue_claim.queue):
+            for definition in askable(queue_claim.definitions):
+                pairs.setdefault(
+                    (queue_claim.queue, definition), (place, queue_claim.queue, definition, most)
+                )
+    if not pairs or not is_askable(search.namespace):
+        return None
+    return {
+        "session": search.session if is_askable(search.session) else "",
+        "namespace": search.namespace,
+        "queue_claims": encode_rows(_QUEUE_CLAIM, pairs.values()),
+        "most": max(pair[3] for pair in pairs.values()),
+        "limit": search.limit,
+        "pass_over": search.pass_over.value,
+    }
+
+
+def _wanted(search: s.FirstPendingRuns | s.FirstLimitedJobs) -> Parameters | None:
+    most_by_place = {
+        place: most
+        for place, most in search.wanted
+        if most > 0 and is_askable(place.namespace) and is_askable(place.key)
+    }
+    if not most_by_place:
+        return None
+    return {
+        "wanted": encode_rows(WANTED, ((*place, most) for place, most in most_by_place.items())),
+        "most": max(most_by_place.values()),
+    }
+
+
+# Answers --------------------------------------------------------------------------------------------------------
+
+
+def _each(record: Callable[[Row], Any]) -> Callable[[Iterable[Row]], list[Any]]:
+    return lambda found: [record(row) for row in found]
+
+
+def _first(row: Row) -> str:
+    first: str = row[0]
+    return first
+
+
+def _claimed(found: Sequence[Row]) -> s.LockedAttempts:
+    of_job = len(rows.JOB)
+    jobs = [rows.job_from(row[:of_job]) for row in found]
+    by = found[0][of_job:] if found else ()
+    return s.LockedAttempts((), jobs, [rows.session_from(by)] if by and by[0] is not None else ())
+
+
+def _by_place(found: Sequence[Row]) -> Mapping[SlotPlace, int]:
+    return {SlotPlace(namespace, key): number for namespace, key, number in found}

@@ -1,0 +1,100 @@
+"""Reads of rows by key, for every table."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from holdfast.ports.changes import AdvanceStreams, Change, Insert
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records.limits import RateWindow, SlotName
+from holdfast.ports.records.outbox import Stream, StreamHead
+from holdfast.ports.tables import (
+    AI_CALLS,
+    ANNOTATIONS,
+    ARTIFACTS,
+    HISTORY,
+    JOBS,
+    LEADERS,
+    MAP_ITEMS,
+    OUTPUT,
+    PLANS,
+    RATES,
+    REPLIES,
+    RUNS,
+    SESSIONS,
+    SINKS,
+    SLOTS,
+    STREAMS,
+    TABLES,
+    Table,
+)
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    a_job,
+    a_key,
+    a_leader_lease,
+    a_note,
+    a_page,
+    a_plan,
+    a_reply,
+    a_row,
+    a_run,
+    a_session,
+    a_sink,
+    an_ai_call,
+    an_annotation,
+    an_artifact,
+)
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
+
+
+def _a_stream(number: int) -> Stream:
+    return Stream(sink="sink", run=a_key(number), head_row=number, due_at=NOW)
+
+
+def _advance(stream: Stream) -> AdvanceStreams:
+    return AdvanceStreams(StreamHead(sink=stream.sink, run=stream.run, head_row=stream.head_row, at=NOW))
+
+
+_ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[int], object]]]] = {
+    RUNS: (Insert, a_run),
+    JOBS: (Insert, lambda number: a_job(1, number)),
+    HISTORY: (Insert, lambda number: a_row(1, number)),
+    MAP_ITEMS: (Insert, lambda number: a_page(page=number)),
+    PLANS: (Insert, a_plan),
+    REPLIES: (Insert, lambda number: a_reply(f"key-{number}")),
+    SESSIONS: (Insert, a_session),
+    LEADERS: (Insert, lambda number: a_leader_lease(f"task-{number}")),
+    OUTPUT: (Insert, a_note),
+    SINKS: (Insert, lambda number: a_sink(f"sink-{number}")),
+    STREAMS: (_advance, _a_stream),
+    ANNOTATIONS: (Insert, an_annotation),
+    ARTIFACTS: (Insert, lambda number: an_artifact(f"artifact-{number}")),
+    AI_CALLS: (Insert, an_ai_call),
+    SLOTS: (Insert, lambda number: SlotName(NAMESPACE, f"slot-{number}")),
+    RATES: (Insert, lambda number: RateWindow(namespace=NAMESPACE, name=f"r-{number}", updated_at=NOW)),
+}
+"""For each table, the change that inserts a row, and a function that returns rows with ascending keys."""
+
+
+class KeyedReads(PersistenceCase):
+    """Reads of any table by key."""
+
+    @pytest.mark.parametrize("lock", [True, False])
+    @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+    def test_rows_of_every_table_are_read_by_key(
+        self, store: Persistence, table: Table[Any, Any], lock: bool
+    ) -> None:
+        """With and without a lock, ascending, each once; unknown keys are left out."""
+        insert, row = _ROWS[table]
+        rows = [row(number) for number in (1, 2, 3)]
+        put(store, *map(insert, rows))
+        first, _, third, unknown = (table.key_of(one) for one in (*rows, row(4)))
+
+        keys = [unknown, third, first, third]
+        found = query(store, lambda tx: (tx.lock if lock else tx.get)(table, keys))
+
+        assert found == [rows[0], rows[2]]
+        assert query(store, lambda tx: (tx.lock if lock else tx.get)(table, [])) == []
