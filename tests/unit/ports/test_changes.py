@@ -171,7 +171,6 @@ TAKEN: Sequence[Change] = (
     Insert(a_row(1, 1)),
     Insert(a_page(1, 0)),
     Insert(a_reply("k", body="other")),
-    Insert(a_note(1, data="2")),
 )
 
 
@@ -194,8 +193,9 @@ def test_what_may_be_there_before_is_no_conflict() -> None:
     for _ in range(2):
         tables.apply(Insert(a_plan(1)))
         tables.apply(Insert(a_session(1)))
+        tables.apply(Insert(a_note(1)))
 
-    assert (len(tables.plans), len(tables.sessions)) == (1, 1)
+    assert (len(tables.plans), len(tables.sessions), len(tables.notes)) == (1, 1, 1)
 
 
 def test_a_plan_that_is_there_stays_as_it_is() -> None:
