@@ -144,8 +144,8 @@ def test_a_run_is_shown_with_its_stages(holdfast: CommandLine) -> None:
 
 
 RUN_KEYS = """id key generation rerun_of rerun_from is_continued is_retried namespace workflow version status queue
-priority created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes error
-parent cursor"""
+priority created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes
+error parent cursor"""
 
 
 def test_documents_have_the_keys_that_scripts_rely_on(holdfast: CommandLine) -> None:
