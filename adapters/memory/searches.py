@@ -10,6 +10,7 @@ from holdfast.adapters.memory.queries.handlers import dead_lettered_in, node_row
 from holdfast.ports import searches as s
 from holdfast.ports import tables as t
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
