@@ -32,8 +32,8 @@ class OnInsert(StrEnum):
     """It replaces that row."""
 
 
-def _values_of(fields: tuple[str, ...]) -> Callable[[Any], tuple[object, ...]]:
-    return attrgetter(*fields) if fields else lambda _: ()
+def _values_of_unique(table: "Table[Any, Any]") -> Callable[[Any], tuple[object, ...]]:
+    return attrgetter(*table.unique) if table.unique else lambda _: ()
 
 
 @attrs.frozen(eq=False)
@@ -51,9 +51,7 @@ class Table(Generic[Record, Key]):
     on_insert: OnInsert = OnInsert.REFUSE
 
     _unique_of: Callable[[Record], tuple[object, ...]] = attrs.field(
-        init=False,
-        repr=False,
-        default=attrs.Factory(lambda self: _values_of(self.unique), takes_self=True),
+        init=False, repr=False, default=attrs.Factory(_values_of_unique, takes_self=True)
     )
 
     def name_of(self, record: Record) -> tuple[object, ...] | None:
@@ -97,10 +95,7 @@ ANNOTATIONS: Final[Table[Annotation, tuple[str, int, str]]] = Table(
     unique=("run", "key", "name"),
 )
 ARTIFACTS: Final[Table[Artifact, tuple[str, int, int, str, str]]] = Table(
-    "artifacts",
-    Artifact,
-    ("run", "job", "epoch", "call", "name"),
-    attrgetter("run", "job", "epoch", "call", "name"),
+    "artifacts", Artifact, ("run", "job", "epoch", "call", "name"), attrgetter("key")
 )
 AI_CALLS: Final[Table[AiCall, tuple[str, int, str]]] = Table(
     "ai_calls",

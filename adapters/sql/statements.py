@@ -1,6 +1,4 @@
-"""The SQL statements of transactions, built once per database."""
-
-# statements are put together from names that are constants of this program
+"""The writes of transactions, built once per database."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

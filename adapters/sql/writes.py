@@ -74,10 +74,7 @@ def _blocked_runs(net: NetChanges) -> Sequence[Row]:
 
 def _key_rows(keys: Iterable[Any]) -> Sequence[Row]:
     """Return keys as rows, ascending."""
-    found: list[Row] = []
-    for key in sorted(keys):
-        found.append(key if isinstance(key, tuple) else (key,))
-    return found
+    return [(key,) if isinstance(key, str) else tuple(key) for key in sorted(keys)]
 
 
 def _updates(
