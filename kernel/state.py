@@ -12,13 +12,13 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.kernel.history import events
+from holdfast.kernel.history.stage_history import StageHistory
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
-from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import STAGE_OUTCOMES, HistoryRow
-from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.job import Job, JobKey, JobKind
 from holdfast.ports.records.limits import RateName, SlotName
 from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import Run, RunName
@@ -296,6 +296,10 @@ class State:
     def cancels_of(self, run: Run) -> Mapping[str, int]:
         """Return the stages whose external work is cancelled if the run ends now (see `Plan.cancels`)."""
         return self.plan_of(run).cancels if run.open_jobs else {}
+
+    def queued_steps(self, run: str) -> list[Job]:
+        """Return the run's jobs of queued steps, of the jobs that were read."""
+        return [job for job in self.tables.jobs.get(run, {}).values() if job.kind is JobKind.STEP]
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply the changes of a decision, so that later commands of the batch see them."""

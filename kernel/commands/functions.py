@@ -4,13 +4,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
-from holdfast.kernel.commands.jobs import (
-    AttemptOutput,
-    ChannelMessage,
-    ChildRunStarted,
-    Failure,
-    PublishedEvent,
-)
+from holdfast.kernel.commands.jobs import AttemptOutput, PublishedEvent
+from holdfast.kernel.commands.outcomes import ChannelMessage, ChildRunStarted, Failure
 from holdfast.kernel.history.events import DriverEvent, StepFailed
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.ports.records.history import HistoryRow

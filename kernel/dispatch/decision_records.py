@@ -9,8 +9,8 @@ import attrs
 from holdfast.kernel import state as kernel_state
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
+from holdfast.kernel.history.stage_history import StageHistory
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
-from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.kernel.state import ComposedSearch, Decision, RunRemains, SearchResult, State
 from holdfast.ports import searches
 from holdfast.ports.attempt_output import Annotation

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import last_row_of
+from holdfast.kernel.history.stage_history import StageHistory
 from holdfast.kernel.runs.forks import open_children
-from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.kernel.runs.stored_starts import plan_of_start
 from holdfast.kernel.state import Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from

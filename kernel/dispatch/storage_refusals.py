@@ -18,7 +18,7 @@ from holdfast.kernel.commands import (
     RunDeliver,
     StepQueue,
 )
-from holdfast.kernel.commands.jobs import ResultRefused
+from holdfast.kernel.commands.outcomes import ResultRefused
 from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.ports.errors import RefusedError, StepResultError, StorageRefusedError

@@ -5,11 +5,10 @@ from typing import Final
 
 from holdfast.kernel.commands import FollowUp, JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted, merge
 from holdfast.kernel.history import events
-from holdfast.kernel.limits.concurrency import count_used_slots, stage_limit_key
+from holdfast.kernel.limits.concurrency import count_used_slots
 from holdfast.kernel.limits.rates import Rates, queued_rates
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.leases import job_hints
-from holdfast.kernel.rules.queued_steps import steps_in_queues
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
@@ -102,15 +101,6 @@ def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
     """Open the first jobs of a run; in a rerun, those of the stage from which it reruns."""
     groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
     begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.inherited))
-
-
-def follow_up_after(state: State, run: Run, draft: RunDraft) -> FollowUp:
-    """Return what can be done after these changes to a run. Jobs deleted unread may have held any slot of its plan."""
-    if not draft.closed_all:
-        return draft.follow_up
-    stages = (stage_limit_key(run, one) for one in state.plan_of(run).limited)
-    steps = (job.concurrency_key for job in steps_in_queues(state, run.key) if job.concurrency_key)
-    return merge(draft.follow_up, FollowUp(jobs=tuple(dict.fromkeys((*stages, *steps)))))
 
 
 def reads_of_claim_pending(command: RunClaimPending) -> Reads:

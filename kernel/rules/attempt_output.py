@@ -1,17 +1,20 @@
 """Rules for annotations, artifacts, AI calls and logs: from `run.annotate`, heartbeats and settles."""
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 from holdfast.kernel.commands import (
     AiCallOutput,
     AnnotationOutput,
     ArtifactOutput,
     AttemptOutput,
+    Failed,
     JobHeartbeat,
     JobRecord,
     JobSettle,
+    JobSettled,
     PublishedEvent,
+    QueuedStepFailed,
     RunAnnotate,
     RunAnnotated,
     RunCreate,
@@ -29,9 +32,12 @@ from holdfast.ports.records.history import OutputRow
 from holdfast.ports.records.job import Job, job_key
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import evolve
 from holdfast.ports.tables import ANNOTATIONS
 
 T = TypeVar("T")
+
+_DecideSettle: TypeAlias = Callable[[State, JobSettle, Micros, Ids], Decision[JobSettled]]
 
 
 def reads_of_annotate(command: RunAnnotate) -> Reads:
@@ -141,6 +147,37 @@ def output_changes(
             case "ai_call":
                 changes.append(Insert(_ai_call(job, epoch, one, ids)))
     return changes
+
+
+def settle_reads_with_output(reads: Callable[[JobSettle], Reads]) -> Callable[[JobSettle], Reads]:
+    """Return the function that says what a settle with output reads."""
+
+    def reads_of_settle(command: JobSettle) -> Reads:
+        """Read what the outcome needs, and the annotations with the keys of the output."""
+        needed = reads(command)
+        return evolve(needed, annotation_keys=annotation_keys(command)) if command.outputs else needed
+
+    return reads_of_settle
+
+
+def settle_with_output(decide: _DecideSettle) -> _DecideSettle:
+    """Return the function that decides a settle with output and published events."""
+
+    def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
+        """Settle the attempt, and store its output with it. The artifacts of a failed body are dropped."""
+        decision = decide(state, command, now, ids)
+        job = state.tables.job(job_key(command.job))
+        if decision.reply.status == "fenced" or job is None:
+            return decision
+        check_published(command.events)
+        if not command.outputs:
+            return decision
+        has_failed = isinstance(command.outcome, Failed | QueuedStepFailed)
+        known = known_annotations(state)
+        reported = output_changes(job, command.epoch, command.outputs, ids, known, artifacts=not has_failed)
+        return evolve(decision, changes=(*decision.changes, *reported))
+
+    return decide_settle
 
 
 def check_published(published: Iterable[PublishedEvent]) -> None:

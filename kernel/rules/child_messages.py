@@ -5,7 +5,7 @@ The child run and the row in the function's history are written in one transacti
 
 from holdfast.kernel.commands import NO_FOLLOW_UP, ChildCancel, ChildSignal, FollowUp
 from holdfast.kernel.history import events
-from holdfast.kernel.rules.admissions import follow_up_after
+from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.signals import receive, request_cancel
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State

@@ -9,6 +9,7 @@ from holdfast.kernel.commands import (
     ChildStart,
     Failure,
     FollowUp,
+    JobSettled,
     RunCreate,
     RunDeliver,
     RunDelivered,
@@ -16,11 +17,12 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
-from holdfast.kernel.rules.admissions import follow_up_after
+from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.retries import AttemptDetails, fail_stage
-from holdfast.kernel.rules.runs import check_start, new_child
+from holdfast.kernel.rules.settlement import Settlement, fail_with, with_other
 from holdfast.kernel.rules.signals import wake_driver
+from holdfast.kernel.rules.starts import check_start, new_child
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import stage_completed
 from holdfast.kernel.state import Decision, Reads, State
@@ -35,21 +37,27 @@ from holdfast.ports.structs import evolve
 from holdfast.ports.tables import JOBS
 
 
-def start_child(
-    state: State, draft: RunDraft, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
-) -> Decision[FollowUp] | Failure:
-    """Create the child run of a stage, whose job then sleeps until the child run ends; or return why it can't be.
+def start_child(settlement: Settlement) -> Decision[JobSettled]:
+    """Create the child run of a stage, whose job then sleeps until the child run ends; or fail if it can't be created.
 
     If this run's child exists already, because its job was lost and repaired, the new job waits for it instead.
     """
+    child, state, run, job = settlement.command.outcome, settlement.state, settlement.run, settlement.job
+    assert isinstance(child, ChildRunStarted)
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
-        return Failure(code="run_exists", message=message, retryable=False)
-    made = _created(state, run, job, child, now, ids) if known is None else adopt_child(known, job.key)
+        failure = Failure(code="run_exists", message=message, retryable=False)
+        return fail_with(settlement, failure, settlement.details)
+    made = (
+        _created(state, run, job, child, settlement.now, settlement.ids)
+        if known is None
+        else adopt_child(known, job.key)
+    )
+    draft = settlement.draft()
     draft.append_of(job, events.StageStarted(run=child.run_id))
     draft.wait_for_child(job, child.run_id)
-    return made
+    return with_other(settlement.settled(draft), made)
 
 
 def start_child_of_function(

@@ -10,9 +10,10 @@ from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, Job
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import INPUT_ROW, begin_run
-from holdfast.kernel.rules.function_history import block
+from holdfast.kernel.rules.blocked_functions import block_function_with
 from holdfast.kernel.rules.retries import NO_DETAILS
-from holdfast.kernel.rules.runs import store_plan
+from holdfast.kernel.rules.settlement import Settlement
+from holdfast.kernel.rules.starts import store_plan
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
@@ -23,27 +24,27 @@ from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import Job, rank_of
+from holdfast.ports.records.job import rank_of
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
 
-def continue_run(
-    state: State, run: Run, job: Job, goes_on: ContinuedAsNew, now: Micros, ids: Ids
-) -> Decision[JobSettled]:
+def continue_run(settlement: Settlement) -> Decision[JobSettled]:
     """End a generation and store the next one; or block the run if this process does not have its code."""
+    goes_on, state, run, now = settlement.command.outcome, settlement.state, settlement.run, settlement.now
+    assert isinstance(goes_on, ContinuedAsNew)
     known = state.workflows.get((goes_on.workflow, goes_on.version))
     if known is None:
         error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
-        return block(state, run, job, Failure(code=error.code, message=str(error)), now, NO_DETAILS)
+        return block_function_with(settlement, Failure(code=error.code, message=str(error)), NO_DETAILS)
     if known.function is None:
         raise InvalidCommandError(f"{known.definition} is a pipeline: only durable functions continue as new")
     former = state.plan_of(run)
     plan = former if former.base == known.fingerprint else known
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > goes_on.seen)
     before = _ended(run, goes_on, plan, now)
-    after = _begun(state, run, goes_on, plan, unseen, ids.new(), now)
+    after = _begun(state, run, goes_on, plan, unseen, settlement.ids.new(), now)
     reply = JobSettled(
         status="settled",
         run_status=before.status,
@@ -54,7 +55,7 @@ def continue_run(
         *before.changes(),
         *store_plan(state, plan),
         *after.changes(),
-        *carried_annotations(state, run, after.run_key, ids),
+        *carried_annotations(state, run, after.run_key, settlement.ids),
     )
     return Decision(reply, changes, (*before.hints, *after.hints))
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from holdfast.kernel.commands import FollowUp, RunExpire, RunsExpired, merge
 from holdfast.kernel.history import events
-from holdfast.kernel.rules.admissions import follow_up_after
+from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.signals import start_cancelling
 from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import RunDraft

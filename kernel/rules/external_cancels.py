@@ -3,9 +3,8 @@
 They never change the status or result of the run.
 """
 
-from holdfast.kernel.commands import Failure, JobSettled
+from holdfast.kernel.commands import Failed, Failure, JobSettled
 from holdfast.kernel.history import events
-from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.retries import (
     NO_DETAILS,
@@ -14,8 +13,9 @@ from holdfast.kernel.rules.retries import (
     lost_worker_failure,
     next_attempt_at,
 )
+from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
-from holdfast.kernel.state import Decision
+from holdfast.kernel.state import Decision, State
 from holdfast.ports.changes import Update
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
@@ -23,9 +23,9 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
 
-def record_cancelled(run: Run, job: Job, details: AttemptDetails, now: Micros) -> Decision[JobSettled]:
+def record_cancelled(settlement: Settlement) -> Decision[JobSettled]:
     """Record that the external work is cancelled."""
-    draft = RunDraft(run, now)
+    run, job, details, draft = settlement.run, settlement.job, settlement.details, settlement.draft()
     cancelled = events.StageCancelled(
         attempt=job.attempts,
         job=job.number,
@@ -38,29 +38,27 @@ def record_cancelled(run: Run, job: Job, details: AttemptDetails, now: Micros) -
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
-def retry_cancel(
-    run: Run, plan: Plan, job: Job, failure: Failure, details: AttemptDetails, now: Micros
-) -> Decision[JobSettled]:
+def retry_cancel(settlement: Settlement) -> Decision[JobSettled]:
     """Schedule another attempt, which changes only the job; or record that the cancellation is given up."""
-    if (retry_at := next_attempt_at(plan, job, failure, now)) is not None:
+    outcome, run, job, now = settlement.command.outcome, settlement.run, settlement.job, settlement.now
+    assert isinstance(outcome, Failed)
+    if (retry_at := next_attempt_at(settlement.plan, job, outcome.failure, now)) is not None:
         retried = rescheduled(job, retry_at, now, run.status)
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
         return Decision(reply, (Update(retried),), job_hints(retried))
-    draft = RunDraft(run, now)
-    _append_cancel_failed(draft, job, failure, details)
+    draft = settlement.draft()
+    _append_cancel_failed(draft, job, outcome.failure, settlement.details_of(outcome.failure))
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
-def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Job | None:
-    """Free a cancel job whose attempt was lost, or record that it is given up because it was lost too often.
-
-    Returns the freed job, which is not in the draft: a retry leaves the row of the ended run unchanged.
-    """
+def free_lost_cancel(_: State, draft: RunDraft, __: Run, job: Job, ___: Micros) -> bool:
+    """Free a cancel job whose attempt was lost, or record that it is given up because it was lost too often."""
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
-    if not is_given_up(lost.lost_attempts, job.max_attempts):
-        return rescheduled(lost, now, now, draft.status)
-    _append_cancel_failed(draft, lost, lost_worker_failure(lost), NO_DETAILS)
-    return None
+    if is_given_up(lost.lost_attempts, job.max_attempts):
+        _append_cancel_failed(draft, lost, lost_worker_failure(lost), NO_DETAILS)
+    else:
+        draft.retry_outliving_job(lost)
+    return True
 
 
 def _append_cancel_failed(draft: RunDraft, job: Job, failure: Failure, details: AttemptDetails) -> None:

@@ -3,20 +3,24 @@
 from collections.abc import Iterator
 
 from holdfast.kernel.commands import (
+    Failed,
     Failure,
+    JobSettled,
     JobsWoken,
+    PollNotReady,
     StagePollSuspended,
     StageSuspended,
     StagesWoken,
     StageWake,
 )
 from holdfast.kernel.history import events
-from holdfast.kernel.pipelines.plan import Plan, stage_of
+from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.claims import wake_due_jobs
 from holdfast.kernel.rules.leases import job_hints
-from holdfast.kernel.rules.retries import AttemptDetails, policy_of, retry_wait
-from holdfast.kernel.runs.builder import PollSchedule, RunDraft, rescheduled
+from holdfast.kernel.rules.retries import fail_stage, policy_of, retry_wait
+from holdfast.kernel.rules.settlement import Settlement, fail
+from holdfast.kernel.runs.builder import PollSchedule, rescheduled
 from holdfast.kernel.runs.external_work import POLLING_EXPIRED
 from holdfast.kernel.runs.plan_interpreter import stage_suspended
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
@@ -25,7 +29,7 @@ from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.records.job import Job, JobKind, JobState
-from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.run import RunName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import DueJobs, ExternalJobs, StageJobs
 from holdfast.ports.structs import evolve
@@ -33,16 +37,16 @@ from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables
 
 
-def suspend_stage(
-    draft: RunDraft,
-    plan: Plan,
-    job: Job,
-    outcome: StageSuspended,
-    now: Micros,
-    details: AttemptDetails,
-) -> Micros:
-    """Replace a job whose body submitted external work by a poll job; return the instant of its first check."""
-    stage = stage_of(plan.node(job.node))
+def suspend_stage(settlement: Settlement) -> Decision[JobSettled]:
+    """Replace a job whose body submitted external work by a poll job, which sleeps until the first check."""
+    outcome, job, now, details = (
+        settlement.command.outcome,
+        settlement.job,
+        settlement.now,
+        settlement.details,
+    )
+    assert isinstance(outcome, StageSuspended)
+    stage = stage_of(settlement.plan.node(job.node))
     if stage.check is None:
         raise InvalidCommandError(f"stage {job.node!r} has no check; it can't be suspended")
     if outcome.check_after <= 0 or not outcome.key:
@@ -58,6 +62,7 @@ def suspend_stage(
         started_at=details.started_at,
         host=details.host,
     )
+    draft = settlement.draft()
     row = draft.append_of(job, suspended, payload=outcome.state)
     draft.close_job(job)
     waits = PollSchedule(
@@ -65,17 +70,46 @@ def suspend_stage(
     )
     check = draft.open_poll(stage, row, job.item, waits)
     stage_suspended(draft, progress_from(draft.progress), job, check)
-    return until
+    return settlement.settled(draft, retry_at=until)
 
 
-def schedule_next_check(
-    plan: Plan, run: Run, job: Job, failure: Failure | None, check_after: Micros | None, now: Micros
-) -> Job | Failure:
+def check_again(settlement: Settlement) -> Decision[JobSettled]:
+    """Schedule the next check of unfinished external work, or fail the stage. Usually writes only the job."""
+    outcome = settlement.command.outcome
+    assert isinstance(outcome, PollNotReady)
+    return _schedule_check(settlement, None, outcome.check_after)
+
+
+def fail_check(settlement: Settlement) -> Decision[JobSettled]:
+    """Schedule the next check after one that failed, or fail the stage."""
+    outcome = settlement.command.outcome
+    assert isinstance(outcome, Failed)
+    if not outcome.failure.retryable:
+        return fail(settlement)
+    return _schedule_check(settlement, outcome.failure, None)
+
+
+def _schedule_check(
+    settlement: Settlement, failure: Failure | None, check_after: Micros | None
+) -> Decision[JobSettled]:
+    found = _next_check(settlement, failure, check_after)
+    if isinstance(found, Failure):
+        details = settlement.details if failure is None else settlement.details_of(failure)
+        draft = settlement.draft()
+        fail_stage(draft, settlement.plan, settlement.job, found, details)
+        return settlement.settled(draft)
+    status, retry_at = settlement.run.status, found.wake_at or settlement.now
+    reply = JobSettled(status="settled", run_status=status, retry_at=retry_at)
+    return Decision(reply, (Update(found),), job_hints(found))
+
+
+def _next_check(settlement: Settlement, failure: Failure | None, check_after: Micros | None) -> Job | Failure:
     """Return the poll job for the next check, after one that failed or found the work unfinished; or why to give up.
 
     A failed check is retried like any body. When its attempts are used up, it is made again after the usual
     `check_after`, with all of its attempts: failed checks alone never fail a run.
     """
+    job, now = settlement.job, settlement.now
     assert job.check_after is not None
     if job.give_up_at is not None and now >= job.give_up_at:
         why = "" if failure is None else f"; the last check failed: {failure.type} {failure.message}"
@@ -84,11 +118,13 @@ def schedule_next_check(
         attempts, losses, wait = 0, 0, check_after or job.check_after
     else:
         attempts, losses = job.attempts, job.lost_attempts
-        wait = retry_wait(policy_of(plan, job, None), failure.retry_after, job.key, job.tries)
+        wait = retry_wait(policy_of(settlement.plan, job, None), failure.retry_after, job.key, job.tries)
         if job.tries >= job.max_attempts:
             attempts, losses, wait = 0, 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
-    return rescheduled(evolve(job, attempts=attempts, lost_attempts=losses), until, now, run.status)
+    return rescheduled(
+        evolve(job, attempts=attempts, lost_attempts=losses), until, now, settlement.run.status
+    )
 
 
 def _next(at: Micros, give_up_at: Micros | None) -> Micros:

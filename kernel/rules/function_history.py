@@ -1,7 +1,7 @@
 """Rules for durable functions: results of calls are recorded as history rows, and waiting functions are suspended."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from holdfast.kernel.commands import (
     NO_FOLLOW_UP,
@@ -14,10 +14,8 @@ from holdfast.kernel.commands import (
     Failure,
     FollowUp,
     FunctionRecord,
-    FunctionWaiting,
     JobRecord,
     JobRecorded,
-    JobSettled,
     StepCancel,
     StepFail,
     StepQueue,
@@ -33,20 +31,17 @@ from holdfast.kernel.rules.attempt_output import (
 )
 from holdfast.kernel.rules.child_messages import notify_child
 from holdfast.kernel.rules.children import start_child_of_function
-from holdfast.kernel.rules.leases import find_leased_job, job_hints, parse_job_id
-from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step, steps_in_queues
-from holdfast.kernel.rules.retries import AttemptDetails, fail_inline_step
-from holdfast.kernel.runs.builder import RunDraft, rescheduled
-from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
+from holdfast.kernel.rules.leases import find_leased_job, parse_job_id
+from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step
+from holdfast.kernel.rules.retries import fail_inline_step
+from holdfast.kernel.runs.builder import RunDraft, with_received
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.json import parse
-from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
-from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.records.job import Job, JobKey, JobKind
+from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import HistoryGrew
@@ -227,121 +222,3 @@ def _close(draft: RunDraft, job: Job, record: ChannelClose, unseen: Sequence[His
     closed = events.ChannelClosed(call=record.call, channel=record.channel, site=record.site)
     draft.append(closed, node=job.node, epoch=job.epoch)
     draft.keep_mailbox(draft.mailbox.close(record.channel))
-
-
-def with_received(run: Run, numbers: Sequence[int]) -> Run:
-    """Return the run with the messages of these rows removed from its mailbox."""
-    if run.mailbox is None or not numbers:
-        return run
-    return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
-
-
-def suspend_function(
-    before: Run, run: Run, job: Job, outcome: FunctionWaiting, now: Micros
-) -> Decision[JobSettled]:
-    """Suspend a waiting function until its timer or a new row; if it has not received all rows, queue it at once.
-
-    `run` is `before` without the messages that the function has received.
-    """
-    wake_at = None if outcome.wake_at is None else max(outcome.wake_at, now)
-    if outcome.seen < run.last_row:
-        wake_at = now
-    released = rescheduled(
-        evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status
-    )
-    reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
-    received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
-    return Decision(reply, (*received, Update(released)), job_hints(released))
-
-
-def retry_refused_result(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
-    """Queue a function again whose result the store refused: it then fails and runs its compensations."""
-    draft = RunDraft(run, now)
-    draft.append(events.ResultRefused(message=failure.message), node=job.node, epoch=job.epoch)
-    released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
-    reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
-    return Decision(reply, (*draft.changes(), Update(released)), (*draft.hints, *job_hints(released)))
-
-
-def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:
-    """End the run of a function that has cleaned up after a cancellation or deadline, or that cancelled itself."""
-    requested_error = run.error if run.is_ending else None
-    error: dict[str, object] = {"code": "cancelled", "message": reason}
-    if requested_error is not None:
-        error = cast("dict[str, object]", parse(requested_error))
-    draft = RunDraft(run, now)
-    if error["code"] == DEADLINE_EXCEEDED:
-        failed = events.RunFailed(
-            code=DEADLINE_EXCEEDED, message=str(error["message"]), deadline=run.deadline
-        )
-        draft.append(failed)
-        status = RunStatus.FAILED
-    else:
-        cancelled = events.RunCancelled(reason=str(error["message"] or ""), raised=requested_error is None)
-        draft.append(cancelled)
-        status = RunStatus.CANCELLED
-    draft.end(status, cancels=state.cancels_of(run), error=error)
-    return draft
-
-
-def block(
-    state: State, run: Run, job: Job, failure: Failure, now: Micros, details: AttemptDetails
-) -> Decision[JobSettled]:
-    """Block the run of a stage or function that cannot continue."""
-    draft = RunDraft(run, now)
-    if job.kind is JobKind.WORKFLOW:
-        block_run(state, draft, job, failure, now, details)
-    else:
-        _block_stage(state, draft, job, failure, now, details)
-    reply = JobSettled(status="settled", run_status=draft.status, follow_up=draft.follow_up)
-    return Decision(reply, draft.changes(), tuple(draft.hints))
-
-
-def _block_stage(
-    state: State,
-    draft: RunDraft,
-    job: Job,
-    failure: Failure,
-    now: Micros,
-    details: AttemptDetails,
-) -> None:
-    """Block the run of a stage and hold its jobs that are not leased. The attempt is not counted: no body ran."""
-    _append_blocked(draft, job, failure, details)
-    if draft.status is not RunStatus.BLOCKED:  # another stage may have blocked it
-        draft.block()
-    draft.reschedule_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
-    for other in state.tables.jobs.get(draft.run_key, {}).values():
-        if other.state not in (JobState.LEASED, JobState.PAUSED) and not other.outlives_run:
-            draft.reschedule_job(other, None if other.waits_for_child else other.wake_at or now)
-
-
-def _append_blocked(draft: RunDraft, job: Job, failure: Failure, details: AttemptDetails) -> None:
-    """Append the `run.blocked` row with the job and the failure that block the run."""
-    blocked = events.RunBlocked(
-        code=failure.code,
-        message=failure.message,
-        error_type=failure.type,
-        attempt=job.attempts,
-        job=job.number,
-        started_at=details.started_at,
-        host=details.host,
-        traceback=details.traceback,
-    )
-    draft.append_of(job, blocked)
-
-
-def block_run(
-    state: State,
-    draft: RunDraft,
-    job: Job,
-    failure: Failure,
-    now: Micros,
-    details: AttemptDetails,
-) -> None:
-    """Block the run of a function: hold its job, and its queued steps that are not leased."""
-    _append_blocked(draft, job, failure, details)
-    draft.block()
-    draft.reschedule_job(evolve(job, attempts=0), now)  # `lost_attempts` stays: it may still be a suspect
-    for step in steps_in_queues(state, draft.run_key):
-        if step.state is not JobState.LEASED:
-            draft.reschedule_job(step, step.wake_at or now)

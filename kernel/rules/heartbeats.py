@@ -1,23 +1,52 @@
-"""Rules for heartbeat timeouts: an attempt that sends no heartbeat in time fails, and its job is retried."""
+"""Rules for heartbeats: they store output, and an attempt that sends none in time fails, and its job is retried."""
 
 from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
-from holdfast.kernel.commands import Failure, JobReapUnresponsive, UnresponsiveReaped
+from holdfast.kernel.commands import Failure, JobHeartbeat, JobReapUnresponsive, JobsHeld, UnresponsiveReaped
+from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
+from holdfast.kernel.rules.leases import is_held, parse_job_id
 from holdfast.kernel.rules.retries import NO_DETAILS, fail_attempt
-from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.builder import RunDraft, heartbeat_deadline
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change
+from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
+from holdfast.ports.records.history import HEARTBEAT
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import TERMINAL
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import OverdueHeartbeats
+from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 
 HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"
 """Code of the failure of an attempt that missed its heartbeat timeout."""
+
+
+def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
+    """Read the jobs, and lock those of attempts that send output. Most send none."""
+    return Reads(
+        jobs=tuple(parse_job_id(held.job) for held in command.attempts if held.outputs),
+        unlocked_jobs=tuple(parse_job_id(held.job) for held in command.attempts if not held.outputs),
+        annotation_keys=annotation_keys(command),
+    )
+
+
+def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids) -> Decision[JobsHeld]:
+    """Store the output of attempts that hold their jobs, extend those with a heartbeat, and report the other ones."""
+    lost: list[str] = []
+    changes: list[Change] = []
+    known = known_annotations(state)
+    for held in command.attempts:
+        job = state.tables.job(parse_job_id(held.job))
+        if job is None or not is_held(job, held.epoch, command.namespace):
+            lost.append(held.job)
+            continue
+        if any(one.kind == HEARTBEAT for one in held.outputs) and job.heartbeat_timeout is not None:
+            changes.append(Update(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))
+        changes.extend(output_changes(job, held.epoch, held.outputs, ids, known))
+    return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 
 
 def reads_of_reap_unresponsive(command: JobReapUnresponsive) -> Reads:

@@ -43,14 +43,12 @@ there, and its own since the last record. It stays because a claim must decide q
 For the same jobs `Job.tries` counts losses too, because they are blocked for them and never fail.
 """
 
-from holdfast.kernel.commands import Attempt, FollowUp, JobHeartbeat, JobRelease, JobReleased, JobsHeld
-from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
-from holdfast.kernel.runs.builder import heartbeat_deadline, rescheduled
+from holdfast.kernel.commands import Attempt, FollowUp, JobRelease, JobReleased
+from holdfast.kernel.runs.builder import rescheduled
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, Update
+from holdfast.ports.changes import Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records.history import HEARTBEAT
 from holdfast.ports.records.job import Job, JobKey, JobState, job_key
 from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.records.values import Micros
@@ -124,31 +122,6 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     limited = (free.concurrency_key,) if free.state is JobState.LIMITED and free.concurrency_key else ()
     reply = JobReleased(status="released", follow_up=FollowUp(jobs=limited))
     return Decision(reply, (Update(free),), job_hints(free))
-
-
-def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
-    """Read the jobs, and lock those of attempts that send output. Most send none."""
-    return Reads(
-        jobs=tuple(parse_job_id(held.job) for held in command.attempts if held.outputs),
-        unlocked_jobs=tuple(parse_job_id(held.job) for held in command.attempts if not held.outputs),
-        annotation_keys=annotation_keys(command),
-    )
-
-
-def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids) -> Decision[JobsHeld]:
-    """Store the output of attempts that hold their jobs, extend those with a heartbeat, and report the other ones."""
-    lost: list[str] = []
-    changes: list[Change] = []
-    known = known_annotations(state)
-    for held in command.attempts:
-        job = state.tables.job(parse_job_id(held.job))
-        if job is None or not is_held(job, held.epoch, command.namespace):
-            lost.append(held.job)
-            continue
-        if any(one.kind == HEARTBEAT for one in held.outputs) and job.heartbeat_timeout is not None:
-            changes.append(Update(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))
-        changes.extend(output_changes(job, held.epoch, held.outputs, ids, known))
-    return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 
 
 def job_hints(job: Job) -> tuple[JobHint, ...]:

@@ -9,7 +9,6 @@ from typing import Any, cast
 from attrs import asdict, evolve
 
 from holdfast.kernel.commands import (
-    JobSettle,
     JobSettled,
     QueuedStepCompleted,
     QueuedStepFailed,
@@ -22,6 +21,7 @@ from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.kernel.rules.retries import NO_DETAILS, AttemptDetails, retry_of_step
+from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
@@ -30,11 +30,6 @@ from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, step_of
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros, Payload
-
-
-def steps_in_queues(state: State, run: str) -> list[Job]:
-    """Return the run's jobs of queued steps, of the jobs that were read."""
-    return [job for job in state.tables.jobs.get(run, {}).values() if job.kind is JobKind.STEP]
 
 
 def queue_step(draft: RunDraft, driver: Job, record: StepQueue) -> None:
@@ -116,11 +111,10 @@ def cancel_queued_step(state: State, draft: RunDraft, driver: Job, record: StepC
     draft.close_job(job)
 
 
-def settle_step(
-    state: State, command: JobSettle, run: Run, job: Job, details: AttemptDetails, now: Micros
-) -> Decision[JobSettled]:
+def settle_step(settlement: Settlement) -> Decision[JobSettled]:
     """Store the outcome of an attempt of a queued step. If the step has ended, wake its function as well."""
-    draft = RunDraft(run, now)
+    state, command, run, job = settlement.state, settlement.command, settlement.run, settlement.job
+    details, now, draft = settlement.details, settlement.now, settlement.draft()
     retry_at: Micros | None = None
     match command.outcome:
         case QueuedStepCompleted(output=output):

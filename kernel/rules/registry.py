@@ -10,6 +10,7 @@ from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.rules import (
     admissions,
     attempt_output,
+    cancels,
     children,
     claims,
     deadlines,
@@ -18,6 +19,7 @@ from holdfast.kernel.rules import (
     heartbeats,
     leases,
     outbox,
+    outcomes,
     removals,
     repairs,
     reruns,
@@ -26,6 +28,7 @@ from holdfast.kernel.rules import (
     settlement,
     signals,
     sinks,
+    starts,
     updates,
 )
 from holdfast.kernel.rules.actors import signed
@@ -63,9 +66,9 @@ def _rule(
 
 
 _ALL: Final = (
-    _rule(c.RunCreate, c.RunCreated, runs.reads_of_create, runs.decide_create),
+    _rule(c.RunCreate, c.RunCreated, starts.reads_of_create, starts.decide_create),
     _rule(c.RunTransition, c.RunTransitioned, runs.reads_of_named, runs.decide_transition),
-    _rule(c.RunCancel, c.RunStopped, runs.reads_of_cancel, runs.decide_cancel),
+    _rule(c.RunCancel, c.RunStopped, cancels.reads_of_cancel, cancels.decide_cancel),
     _rule(c.RunTerminate, c.RunStopped, runs.reads_of_named, runs.decide_terminate),
     _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
@@ -83,10 +86,15 @@ _ALL: Final = (
     _rule(c.RunDeliver, c.RunDelivered, children.reads_of_deliver, children.decide_deliver),
     _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),
-    _rule(c.JobSettle, c.JobSettled, settlement.reads_of_settle, settlement.decide_settle),
+    _rule(
+        c.JobSettle,
+        c.JobSettled,
+        attempt_output.settle_reads_with_output(settlement.settle_reads(outcomes.READS)),
+        attempt_output.settle_with_output(settlement.settle_decision(outcomes.OUTCOMES)),
+    ),
     _rule(c.JobRecord, c.JobRecorded, function_history.reads_of_record, function_history.decide_record),
     _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),
-    _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
+    _rule(c.JobHeartbeat, c.JobsHeld, heartbeats.reads_of_heartbeat, heartbeats.decide_heartbeat),
     _rule(
         c.JobReapUnresponsive,
         c.UnresponsiveReaped,
@@ -100,7 +108,12 @@ _ALL: Final = (
     _rule(c.SessionRenew, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_renew),
     _rule(c.SessionClose, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_close),
     _rule(c.SessionReap, c.LeasesReaped, sessions.reads_of_reap, sessions.decide_reap),
-    _rule(c.LeaseReapStale, c.LeasesReaped, sessions.reads_of_reap_stale, sessions.decide_reap_stale),
+    _rule(
+        c.LeaseReapStale,
+        c.LeasesReaped,
+        sessions.reads_of_reap_stale,
+        sessions.reap_stale_decision(outcomes.LOST_JOBS),
+    ),
     _rule(c.LeaderAcquire, c.LeaderAcquired, sessions.reads_of_acquire, sessions.decide_acquire),
     _rule(c.SinkRegister, c.SinkRegistered, sinks.reads_of_named, sinks.decide_register),
     _rule(c.SinkRemove, c.SinkRemoved, sinks.reads_of_named, sinks.decide_remove),

@@ -18,8 +18,8 @@ from holdfast.kernel.pipelines.progress import (
     progress_from,
 )
 from holdfast.kernel.rules.external_cleanup import find_cleanup_faults, repair_cancel_jobs
+from holdfast.kernel.rules.outcomes import LOST_JOBS
 from holdfast.kernel.rules.queued_steps import is_job_of_row, open_steps, queue_again
-from holdfast.kernel.rules.sessions import free_lost_job
 from holdfast.kernel.runs.builder import PollSchedule, RunDraft
 from holdfast.kernel.runs.plan_interpreter import advance, body_kind, open_node
 from holdfast.kernel.state import Decision, Reads, RunsMissingJobs, State
@@ -324,7 +324,7 @@ def _put_right(draft: RunDraft, state: State, run: Run, stuck: Sequence[Job], no
         if draft.status in TERMINAL:
             return
         if job.state is JobState.LEASED:
-            free_lost_job(state, draft, run, job, now)
+            LOST_JOBS[job.kind](state, draft, run, job, now)
         else:
             wake_at = None if job.waits_for_child else job.wake_at or now
             draft.reschedule_job(job, wake_at, is_damaged=True)

@@ -18,11 +18,13 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands.attempt_output import REASON_MAX
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.rules.admissions import begin_run, follow_up_after
+from holdfast.kernel.rules.admissions import begin_run
 from holdfast.kernel.rules.children import adopt_child
 from holdfast.kernel.rules.continue_as_new import carried_annotations
+from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.retries import AttemptDetails, attempt_of_run, fail_stage, next_run_at
-from holdfast.kernel.rules.runs import is_older, named_run, store_plan
+from holdfast.kernel.rules.runs import is_older, named_run
+from holdfast.kernel.rules.starts import store_plan
 from holdfast.kernel.rules.unread_messages import append_again, append_start
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.forks import Fork, open_children, plan_fork

@@ -1,6 +1,8 @@
 """Rules for worker sessions, lost jobs of dead sessions, and leader leases."""
 
+from collections.abc import Callable, Mapping
 from itertools import groupby
+from typing import TypeAlias
 
 from holdfast.kernel.commands import (
     Failure,
@@ -16,10 +18,7 @@ from holdfast.kernel.commands import (
     SessionRenewed,
 )
 from holdfast.kernel.history import events
-from holdfast.kernel.rules.external_cancels import free_lost_cancel
-from holdfast.kernel.rules.function_history import block_run
-from holdfast.kernel.rules.leases import job_hints
-from holdfast.kernel.rules.queued_steps import free_lost_step
+from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.retries import (
     NO_DETAILS,
     exceeds_total_timeout,
@@ -104,70 +103,73 @@ def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
     return Reads(search=LostJobs(command.limit), runs_of_found=True, holders=True, exhausted=True)
 
 
-def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:
-    """Free the jobs of dead sessions, or give up those that were lost too often.
+LostJobRule: TypeAlias = Callable[[State, RunDraft, Run, Job, Micros], bool]
+"""Frees a job whose attempt was lost, and returns True; or gives it up and returns False."""
 
-    Each job is checked again under its lock, as its worker may have settled it since the search.
-    """
-    changes: list[Change] = []
-    hints: list[Hint] = []
-    freed = dead = 0
-    lost = sorted(state.found[LostJobs(command.limit)].jobs)
-    for key, keys in groupby(lost, lambda job_key: job_key.run):
-        state.current_run = key
-        run = state.tables.runs.get(key)
-        if run is None:
-            continue
-        jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
-        draft = RunDraft(run, now)
-        for job in jobs:
-            if job.outlives_run:
-                if (retried := free_lost_cancel(draft, job, now)) is not None:
-                    changes.append(Update(retried))
-                    hints.extend(job_hints(retried))
-                freed += 1
+
+def reap_stale_decision(
+    rules: Mapping[JobKind, LostJobRule],
+) -> Callable[[State, LeaseReapStale, Micros, Ids], Decision[LeasesReaped]]:
+    """Return the function that frees the jobs of dead sessions, by these rules for the kinds of jobs."""
+
+    def decide_reap_stale(
+        state: State, command: LeaseReapStale, now: Micros, _: Ids
+    ) -> Decision[LeasesReaped]:
+        """Free the jobs of dead sessions, or give up those that were lost too often.
+
+        Each job is checked again under its lock, as its worker may have settled it since the search.
+        """
+        changes: list[Change] = []
+        hints: list[Hint] = []
+        freed = dead = 0
+        lost = sorted(state.found[LostJobs(command.limit)].jobs)
+        for key, keys in groupby(lost, lambda job_key: job_key.run):
+            state.current_run = key
+            run = state.tables.runs.get(key)
+            if run is None:
                 continue
-            if draft.status in TERMINAL:  # the end of the run deleted its other jobs
-                continue
-            if free_lost_job(state, draft, run, job, now):
-                freed += 1
-                continue
-            dead += 1
-        if draft.is_changed:
-            changes.extend(draft.changes())
+            jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
+            draft = RunDraft(run, now)
+            for job in jobs:
+                if draft.status in TERMINAL and not job.outlives_run:  # the end of the run deleted it
+                    continue
+                if rules[job.kind](state, draft, run, job, now):
+                    freed += 1
+                else:
+                    dead += 1
+            changes.extend(draft.outliving)
+            changes.extend(draft.changes() if draft.is_changed else ())
             hints.extend(draft.hints)
-    return Decision(LeasesReaped(sessions=0, freed=freed, dead=dead), tuple(changes), tuple(hints))
+        return Decision(LeasesReaped(sessions=0, freed=freed, dead=dead), tuple(changes), tuple(hints))
 
-
-def _is_orphan(state: State, job: Job) -> bool:
-    holder = state.tables.sessions.get(job.session or "")
-    return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
+    return decide_reap_stale
 
 
 def free_lost_job(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
-    """Free a job whose attempt was lost, and return True; or give it up and return False.
-
-    A stage or step fails with that. A job that drives a durable function blocks its run.
-    """
-    if job.kind is JobKind.STEP:
-        return free_lost_step(state, draft, run, job, now)
-    plan = state.plan_of(run)
-    if job.attempts >= job.max_attempts and job.kind is JobKind.WORKFLOW:
-        message = f"{job.attempts} workers in a row were lost with it, and it made no progress"
-        block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, NO_DETAILS)
-        return False
-    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
-    if job.kind is not JobKind.WORKFLOW and is_given_up(lost.lost_attempts, job.max_attempts):
+    """Free a job of a stage whose attempt was lost, and return True; or fail the stage and return False."""
+    plan, lost = state.plan_of(run), evolve(job, lost_attempts=job.lost_attempts + 1)
+    if is_given_up(lost.lost_attempts, job.max_attempts):
         fail_stage(draft, plan, lost, lost_worker_failure(lost), NO_DETAILS)
         return False
+    return retry_lost_job(draft, plan, job, now)
+
+
+def retry_lost_job(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
+    """Queue a job whose attempt was lost again, unless the time for all of its attempts is over: then it fails."""
     if exceeds_total_timeout(job, now):
         message = f"the worker that held attempt {job.attempts} was lost"
         failure = total_timeout_failure(job, Failure(code=LOST_WORKER, message=message))
         fail_stage(draft, plan, job, failure, NO_DETAILS)
         return False
+    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     draft.append_of(job, events.StageLost(attempt=job.attempts, lost_attempts=lost.lost_attempts))
     draft.reschedule_job(lost, now)
     return True
+
+
+def _is_orphan(state: State, job: Job) -> bool:
+    holder = state.tables.sessions.get(job.session or "")
+    return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
 
 
 def reads_of_acquire(command: LeaderAcquire) -> Reads:

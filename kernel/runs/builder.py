@@ -1,6 +1,6 @@
 """The builder of one run's changes: used by every rule that changes a run, its jobs or its history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -87,6 +87,8 @@ class RunDraft:
         self.rows: list[HistoryRow] = []
         """The history rows appended so far."""
         self.hints: list[Hint] = []
+        self.outliving: list[Change] = []
+        """Changes of jobs that outlive the run, which leave the row of the run unchanged."""
 
     @property
     def run_key(self) -> str:
@@ -371,6 +373,12 @@ class RunDraft:
         self._changes.append(Insert(evolve(job, waiting_for=key)))
         self._announce(job)
 
+    def retry_outliving_job(self, job: Job) -> None:
+        """Queue a job that outlives the run again. Its lease ends."""
+        job = rescheduled(job, self._now, self._now, self._status)
+        self.outliving.append(Update(job))
+        self._announce(job)
+
     def delete_outliving_job(self, job: Job) -> None:
         """Delete a job that outlived its run: a delivery or a cancellation of external work."""
         self._changes.append(Delete(JOBS, job.key))
@@ -455,6 +463,13 @@ class RunDraft:
     def _announce(self, job: Job) -> None:
         # One hint for each job: a transport may start a function for each hint, which claims just that job.
         self.hints.append(hint_of(job))
+
+
+def with_received(run: Run, numbers: Sequence[int]) -> Run:
+    """Return the run with the messages of these rows removed from its mailbox."""
+    if run.mailbox is None or not numbers:
+        return run
+    return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
 
 
 def hint_of(job: Job) -> Hint:

@@ -8,9 +8,10 @@ import attrs
 from holdfast.kernel.commands import RunRerunFrom
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.history.stage_history import StageHistory
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.forks import Fork, RecordedCall, labels, open_children, plan_fork
-from holdfast.kernel.runs.rerun_plan import StageHistory, check_point, choose_plan, plan_rerun
+from holdfast.kernel.runs.rerun_plan import check_point, choose_plan, plan_rerun
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownPlanError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import NodeRowsOf

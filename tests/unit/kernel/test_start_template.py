@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.kernel.commands import FollowUp, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.pipelines.plan import Plan, RatePlan
-from holdfast.kernel.rules import runs
-from holdfast.kernel.rules.runs import decide_create, new_child
+from holdfast.kernel.rules import starts
 from holdfast.kernel.rules.start_template import start_template_of
+from holdfast.kernel.rules.starts import decide_create, new_child
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.records.run import ClosePolicy
 from holdfast.testing.ids import SeededIds
@@ -68,7 +68,7 @@ def test_a_run_begins_as_it_would_by_itself(
     plan: Plan, command: RunCreate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shortly = decide_create(state_of(plan), command, NOW, SeededIds(1))
-    monkeypatch.setattr(runs, "start_template_of", no_opening)
+    monkeypatch.setattr(starts, "start_template_of", no_opening)
 
     assert shortly == decide_create(state_of(plan), command, NOW, SeededIds(1))
 
@@ -82,7 +82,7 @@ def test_a_child_begins_as_it_would_by_itself(plan: Plan, monkeypatch: pytest.Mo
         return new_child(state_of(plan), command, plan, NOW, SeededIds(1), parent="p.1", close_policy=policy)
 
     shortly = made()
-    monkeypatch.setattr(runs, "start_template_of", no_opening)
+    monkeypatch.setattr(starts, "start_template_of", no_opening)
 
     assert shortly == made()
 

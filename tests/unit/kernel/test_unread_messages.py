@@ -29,7 +29,7 @@ from holdfast.kernel.commands import (
     RunSignal,
     RunTerminate,
 )
-from holdfast.kernel.commands.jobs import Completed, Failed
+from holdfast.kernel.commands.outcomes import Completed, Failed
 from holdfast.kernel.history import events
 from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
 from holdfast.ports.json import parse

@@ -1,0 +1,29 @@
+"""The rule for `run.cancel`: a run ends, unless its function has to clean up first."""
+
+from holdfast.kernel.commands import (
+    RunCancel,
+    RunStopped,
+)
+from holdfast.kernel.history import events
+from holdfast.kernel.rules.runs import end_run, is_older, named_run
+from holdfast.kernel.rules.signals import (
+    request_cancel,
+)
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.records.run import TERMINAL, RunName
+from holdfast.ports.records.values import Micros
+
+
+def reads_of_cancel(command: RunCancel) -> Reads:
+    """Lock the newest generation of the run, and the job that drives it if it is a durable function."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
+
+
+def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunStopped]:
+    """End the run, or let its function clean up first. An ended run stays unchanged. Raises RunNotFoundError."""
+    run = named_run(state, command)
+    has_code_under_way = run.status not in TERMINAL and run.is_admitted
+    if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
+        return request_cancel(state, run, command.reason, now)
+    return end_run(state, command, events.RunCancelled(reason=command.reason), now)
