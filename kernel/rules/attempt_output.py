@@ -150,7 +150,7 @@ def output_changes(
 
 
 def settle_reads_with_output(reads: Callable[[JobSettle], Reads]) -> Callable[[JobSettle], Reads]:
-    """Return the function that says what a settle with output reads."""
+    """Return the function that lists the rows that a settle with output reads."""
 
     def reads_of_settle(command: JobSettle) -> Reads:
         """Read what the outcome needs, and the annotations with the keys of the output."""

@@ -101,7 +101,7 @@ def end_run(
     event: events.RunCancelled | events.RunTerminated,
     now: Micros,
 ) -> Decision[RunStopped]:
-    """End a run as cancelled, with an event that says why. An ended run stays unchanged. Raises RunNotFoundError."""
+    """End a run as cancelled, with this event. An ended run stays unchanged. Raises RunNotFoundError."""
     run = named_run(state, command)
     if run.status in TERMINAL or is_older(run, command):
         return Decision(RunStopped(status=run.status, changed=False))

@@ -104,7 +104,7 @@ def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
 
 
 LostJobRule: TypeAlias = Callable[[State, RunDraft, Run, Job, Micros], bool]
-"""Frees a job whose attempt was lost, and returns True; or gives it up and returns False."""
+"""Frees a job whose attempt was lost and returns True, or returns False if no attempt is left."""
 
 
 def reap_stale_decision(

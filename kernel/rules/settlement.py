@@ -144,7 +144,7 @@ OutcomeReads: TypeAlias = Mapping[type[Outcome], Callable[[Reads, JobSettle], Re
 
 
 def settle_reads(more: OutcomeReads) -> Callable[[JobSettle], Reads]:
-    """Return the function that says what a settle reads."""
+    """Return the function that lists the rows that a settle reads."""
 
     def reads_of_settle(command: JobSettle) -> Reads:
         """Lock the run, then the job; read the session of `take_next`, and what the outcome needs."""

@@ -12,9 +12,9 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/settlement.py",
-                "    held = find_leased_job(state, command.job, command.epoch, command.namespace)\n",
-                "    known = state.tables.job(parse_job_id(command.job))\n"
-                "    held = find_leased_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+                "        held = find_leased_job(state, command.job, command.epoch, command.namespace)\n",
+                "        known = state.tables.job(parse_job_id(command.job))\n"
+                "        held = find_leased_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
             ),
         ),
     ),
@@ -27,7 +27,7 @@ ATTEMPTS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/rules/leases.py",
+                "kernel/rules/heartbeats.py",
                 "not is_held(job, held.epoch, command.namespace)",
                 "not is_held(job, job.epoch, command.namespace)",
             ),
@@ -71,8 +71,8 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/sessions.py",
-                "evolve(job, lost_attempts=job.lost_attempts + 1)",
-                "evolve(job, lost_attempts=job.lost_attempts + 1, epoch=job.epoch - 1)",
+                "    lost = evolve(job, lost_attempts=job.lost_attempts + 1)\n    draft",
+                "    lost = evolve(job, lost_attempts=job.lost_attempts + 1, epoch=job.epoch - 1)\n    draft",
             ),
         ),
     ),
@@ -259,7 +259,7 @@ ATTEMPTS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "kernel/rules/leases.py",
+                "kernel/rules/heartbeats.py",
                 "changes.append(Update(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))",
                 "changes.append(Update(job))",
             ),

@@ -53,8 +53,8 @@ EXTERNAL_CANCELS: Final = (
         edits=(
             Edit(
                 "kernel/rules/sessions.py",
-                "        if run is None:\n            continue\n        jobs = ",
-                "        if run is None or run.status in TERMINAL:\n            continue\n        jobs = ",
+                "            if run is None:\n                continue\n            jobs = ",
+                "            if run is None or run.status in TERMINAL:\n                continue\n            jobs = ",
             ),
         ),
     ),

@@ -79,7 +79,7 @@ FUNCTIONS: Final = (
         caught_by=("T3", "L1"),
         edits=(
             Edit(
-                "kernel/rules/function_history.py",
+                "kernel/rules/function_settlement.py",
                 "    if outcome.seen < run.last_row:\n        wake_at = now\n",
                 "",
             ),
@@ -159,7 +159,7 @@ FUNCTIONS: Final = (
         caught_by=("L1", "S6"),
         edits=(
             Edit(
-                "kernel/rules/runs.py",
+                "kernel/rules/cancels.py",
                 "    if has_code_under_way and not is_older",
                 "    if False and has_code_under_way and not is_older",
             ),
@@ -275,9 +275,9 @@ FUNCTIONS: Final = (
                 "    if draft.rows and job.attempts > 1_000:",
             ),
             Edit(
-                "kernel/rules/function_history.py",
-                "        evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status\n",
-                "        job, wake_at, now, run.status\n",
+                "kernel/rules/function_settlement.py",
+                "evolve(settlement.job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at",
+                "settlement.job, wake_at",
             ),
         ),
     ),

@@ -11,7 +11,7 @@ MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/rules/runs.py",
+                "kernel/rules/starts.py",
                 "    if known is not None:\n        forward_unread(",
                 "    if known is not None and known.key == run.key:\n        forward_unread(",
             ),
@@ -25,7 +25,7 @@ MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/rules/runs.py",
+                "kernel/rules/starts.py",
                 "if is_kept(command) else None",
                 "if False else None",
             ),
@@ -42,9 +42,9 @@ MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/rules/settlement.py",
+                "kernel/rules/function_settlement.py",
                 "    if run.mailbox is None:\n        return settled\n",
-                "    if run.mailbox is None or now:\n        return settled\n",
+                "    if run.mailbox is None or settlement.now:\n        return settled\n",
             ),
         ),
     ),
