@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.rerun_plan import StageHistory
-from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import STAGE_OUTCOMES, HistoryRow
@@ -301,9 +301,9 @@ class State:
         """Apply the changes of a decision, so that later commands of the batch see them."""
         for change in changes:
             self.tables.apply(change)
-            if not isinstance(change, AppendHistory):
+            if not (isinstance(change, Insert) and isinstance(change.record, HistoryRow)):
                 continue
-            row = change.row
+            row = change.record
             if row.run in self.new_rows:
                 self.new_rows[row.run].append(row)
             if row.type in (events.SignalReceived.type, events.StartReceived.type):

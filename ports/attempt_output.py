@@ -53,7 +53,7 @@ class Annotation:
     scope: AnnotationScope = AnnotationScope.RUN
     """What it is about, which decides which of the next four fields are set."""
     node: str | None = None
-    """The stage that it is about, unless `scope` is `run`."""
+    """The stage or step that it is about, unless `scope` is `run`."""
     item: int | None = None
     """The index of the map item that it is about, if any."""
     job: int | None = None
@@ -81,8 +81,11 @@ class Artifact:
     job: int
     """The number of the job whose attempt stored it."""
     epoch: int
+    call: str = ""
+    """The call of the step that stored it; "" of a stage."""
     name: str
     node: str
+    """The stage or step."""
     item: int | None = None
     at: Micros
     content_type: str
@@ -91,6 +94,11 @@ class Artifact:
     sha256: str
     blob: str
     """The key in the blob store."""
+
+    @property
+    def key(self) -> tuple[str, int, int, str, str]:
+        """Its name among all artifacts: run, job, epoch, call and name."""
+        return self.run, self.job, self.epoch, self.call, self.name
 
 
 @attrs.frozen(kw_only=True)

@@ -1,59 +1,47 @@
 """Changes: the row writes that a decision requests from a store, and their net effect over a batch."""
 
-from collections.abc import Iterable
-from typing import ClassVar, TypeAlias
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import attrs
+from typing_extensions import TypeVar
 
-from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
-from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.errors import ConflictError
 from holdfast.ports.records.job import Job, JobKey, JobKind, cancelling
-from holdfast.ports.records.limits import RateName, RateWindow, SlotName
-from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamKey
-from holdfast.ports.records.run import Run
-from holdfast.ports.records.session import LeaderLease, Session
-from holdfast.ports.records.values import IdempotencyReply, MapItems, Micros, PlanRow
+from holdfast.ports.records.outbox import StreamHead, StreamKey
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
+from holdfast.ports.tables import JOBS, OF_RUNS, RUNS, STREAMS, TABLE_OF, OnInsert, StoredRecord, Table
+
+Key = TypeVar("Key", default=Any)
+Record = TypeVar("Record")
+AnyTable: TypeAlias = Table[Any, Any]
 
 
 @frozen
-class CreateRun:
-    """Insert a run."""
+class Insert:
+    """Insert a record into its table. `Table.on_insert` applies if it exists."""
 
-    tag: ClassVar[str] = "create_run"
-    run: Run
-
-
-@frozen
-class UpdateRun:
-    """Replace an existing run."""
-
-    tag: ClassVar[str] = "update_run"
-    run: Run
+    tag: ClassVar[str] = "insert"
+    record: StoredRecord
 
 
 @frozen
-class AddJob:
-    """Insert a job."""
+class Update:
+    """Replace the existing row with the key of this record."""
 
-    tag: ClassVar[str] = "add_job"
-    job: Job
-
-
-@frozen
-class UpdateJob:
-    """Replace an existing job."""
-
-    tag: ClassVar[str] = "update_job"
-    job: Job
+    tag: ClassVar[str] = "update"
+    record: StoredRecord
 
 
 @frozen
-class DeleteJob:
-    """Delete a job."""
+class Delete(Generic[Key]):
+    """Delete the row with this key, if it exists."""
 
-    tag: ClassVar[str] = "delete_job"
-    key: JobKey
+    tag: ClassVar[str] = "delete"
+    table: Table[Any, Key]
+    key: Key
 
 
 @frozen
@@ -108,126 +96,6 @@ class DeleteRun:
 
 
 @frozen
-class AppendHistory:
-    """Append a history row."""
-
-    tag: ClassVar[str] = "append_history"
-    row: HistoryRow
-
-
-@frozen
-class AddMapItems:
-    """Insert a page of the items of a map."""
-
-    tag: ClassVar[str] = "add_map_items"
-    page: MapItems
-
-
-@frozen
-class StorePlan:
-    """Insert a plan, unless it is stored already."""
-
-    tag: ClassVar[str] = "store_plan"
-    plan: PlanRow
-
-
-@frozen
-class StoreReply:
-    """Store the reply to a command with an idempotency key."""
-
-    tag: ClassVar[str] = "store_reply"
-    reply: IdempotencyReply
-
-
-@frozen
-class PutSession:
-    """Insert or replace a session."""
-
-    tag: ClassVar[str] = "put_session"
-    session: Session
-
-
-@frozen
-class UpdateLeader:
-    """Replace an existing leader lease."""
-
-    tag: ClassVar[str] = "update_leader"
-    lease: LeaderLease
-
-
-@frozen
-class AddLeader:
-    """Insert a leader lease that did not exist yet."""
-
-    tag: ClassVar[str] = "add_leader"
-    lease: LeaderLease
-
-
-@frozen
-class AddConcurrencyLimit:
-    """Insert the row that is locked whenever a slot of a concurrency limit is assigned."""
-
-    tag: ClassVar[str] = "add_concurrency_limit"
-    slot: SlotName
-
-
-@frozen
-class AddRateLimit:
-    """Insert the row that counts the claims of a rate limit."""
-
-    tag: ClassVar[str] = "add_rate_limit"
-    window: RateWindow
-
-
-@frozen
-class UpdateRateLimit:
-    """Replace the row that counts the claims of a rate limit."""
-
-    tag: ClassVar[str] = "update_rate_limit"
-    window: RateWindow
-
-
-@frozen
-class AddAttemptOutput:
-    """Insert a row of attempt output."""
-
-    tag: ClassVar[str] = "add_attempt_output"
-    note: OutputRow
-
-
-@frozen
-class AddSink:
-    """Insert a sink."""
-
-    tag: ClassVar[str] = "add_sink"
-    sink: Sink
-
-
-@frozen
-class UpdateSink:
-    """Replace an existing sink."""
-
-    tag: ClassVar[str] = "update_sink"
-    sink: Sink
-
-
-@frozen
-class DeleteSink:
-    """Delete a sink. Its streams are pruned later."""
-
-    tag: ClassVar[str] = "delete_sink"
-    key: str
-
-
-@frozen
-class UpdateStream:
-    """Replace an existing stream."""
-
-    tag: ClassVar[str] = "update_stream"
-    stream: Stream
-
-
-@frozen
 class AdvanceStreams:
     """Record new rows of a run in a sink's stream, which is created if necessary. `head_row` never decreases."""
 
@@ -235,220 +103,136 @@ class AdvanceStreams:
     heads: StreamHead
 
 
-@frozen
-class AddAnnotation:
-    """Insert an annotation."""
-
-    tag: ClassVar[str] = "add_annotation"
-    annotation: Annotation
-
-
-@frozen
-class AddArtifact:
-    """Insert an artifact."""
-
-    tag: ClassVar[str] = "add_artifact"
-    artifact: Artifact
-
-
-@frozen
-class AddAiCall:
-    """Insert a call of an AI model, unless the run has it, or that result of the same batch, already."""
-
-    tag: ClassVar[str] = "add_ai_call"
-    call: AiCall
-
-
 Change: TypeAlias = (
-    CreateRun
-    | UpdateRun
-    | AddJob
-    | UpdateJob
-    | DeleteJob
+    Insert
+    | Update
+    | Delete
     | CancelExternalWork
     | DeleteJobs
     | DeleteJobsOfNode
     | BlockRun
     | DeleteRun
-    | AppendHistory
-    | AddMapItems
-    | StorePlan
-    | StoreReply
-    | PutSession
-    | AddLeader
-    | UpdateLeader
-    | AddAttemptOutput
-    | AddSink
-    | UpdateSink
-    | DeleteSink
-    | UpdateStream
     | AdvanceStreams
-    | AddAnnotation
-    | AddArtifact
-    | AddAiCall
-    | AddConcurrencyLimit
-    | AddRateLimit
-    | UpdateRateLimit
 )
 
 
 @attrs.define(init=False)
 class NetChanges:
-    """The net effect of a batch of changes: at most one write for each row, grouped by table.
+    """The net effect of a batch of changes: at most one write for each row.
 
-    Stores write the fields in their order, each by ascending key, so that all transactions lock rows and index entries
-    in one order.
+    Stores write one table after the other, in the order of `TABLES`. In each, they delete, insert and update rows in
+    this order, each by ascending key, so that all transactions lock rows and index entries in one order.
     """
 
+    deleted: defaultdict[AnyTable, set[Any]]
+    """The keys of rows to delete, by table."""
+    inserted: defaultdict[AnyTable, dict[Any, Any]]
+    """New rows by table and key."""
+    updated: defaultdict[AnyTable, dict[Any, Any]]
+    """Changed rows by table and key."""
     removed_runs: set[str]
-    removed_streams: set[StreamKey]
-    new_runs: dict[str, Run]
-    runs: dict[str, Run]
+    """Runs that are deleted before anything else is written, with all rows of `OF_RUNS`."""
     blocked_runs: dict[str, BlockRun]
+    """Written after the updates of runs; their jobs before other changes of jobs."""
     cancelled_work: dict[tuple[str, str], int]
-    """The attempts of each cancellation, by run and node."""
+    """The attempts of each cancellation, by run and node. Written before other changes of jobs."""
     closed_runs: set[str]
-    """Runs whose jobs are deleted."""
+    """Runs whose jobs are deleted, before single jobs are."""
     closed_nodes: set[tuple[str, str]]
-    """(run, node) pairs whose jobs are deleted."""
-    closed_jobs: set[JobKey]
-    """Jobs that are deleted one by one."""
-    new_jobs: dict[JobKey, Job]
-    jobs: dict[JobKey, Job]
-    history: list[HistoryRow]
-    pages: list[MapItems]
-    """Pages of map items."""
-    plans: dict[str, PlanRow]
-    replies: list[IdempotencyReply]
-    sessions: dict[str, Session]
-    new_leaders: dict[str, LeaderLease]
-    leaders: dict[str, LeaderLease]
-    notes: list[OutputRow]
-    """Attempt output."""
-    new_sinks: dict[str, Sink]
-    sinks: dict[str, Sink]
-    removed_sinks: set[str]
-    streams: dict[StreamKey, Stream]
+    """(run, node) pairs whose jobs are deleted, before single jobs are."""
     stream_heads: dict[StreamKey, StreamHead]
-    annotations: list[Annotation]
-    artifacts: list[Artifact]
-    ai_calls: list[AiCall]
-    slots: set[SlotName]
-    new_rates: dict[RateName, RateWindow]
-    rates: dict[RateName, RateWindow]
+    """Written after the updates of streams."""
 
     def __init__(self) -> None:
-        # One is made for each transaction; `factory=dict[str, Run]` would take ten times as long.
+        self.deleted = defaultdict(set)
+        self.inserted = defaultdict(dict)
+        self.updated = defaultdict(dict)
         self.removed_runs = set()
-        self.removed_streams = set()
-        self.new_runs = {}
-        self.runs = {}
         self.blocked_runs = {}
         self.cancelled_work = {}
         self.closed_runs = set()
         self.closed_nodes = set()
-        self.closed_jobs = set()
-        self.new_jobs = {}
-        self.jobs = {}
-        self.history = []
-        self.pages = []
-        self.plans = {}
-        self.replies = []
-        self.sessions = {}
-        self.new_leaders = {}
-        self.leaders = {}
-        self.notes = []
-        self.new_sinks = {}
-        self.sinks = {}
-        self.removed_sinks = set()
-        self.streams = {}
         self.stream_heads = {}
-        self.annotations = []
-        self.artifacts = []
-        self.ai_calls = []
-        self.slots = set()
-        self.new_rates = {}
-        self.rates = {}
+
+    def add(self, change: Change) -> None:
+        """Fold in one more change. ConflictError if two new rows have the same key, unless their table allows it."""
+        if isinstance(change, Insert):
+            self._insert(change.record)
+        elif isinstance(change, Update):
+            table = TABLE_OF[type(change.record)]
+            key = table.key_of(change.record)
+            inserted = self.inserted.get(table)
+            rows = inserted if inserted and key in inserted else self.updated[table]
+            rows[key] = change.record
+        elif isinstance(change, Delete):
+            self._delete(change.table, change.key)
+        else:
+            match change:
+                case CancelExternalWork():
+                    self._cancel_work(change)
+                case DeleteJobs(run):
+                    self.closed_runs.add(run)
+                    self._drop_jobs(run, lambda _: True)
+                case DeleteJobsOfNode(run, node):
+                    self.closed_nodes.add((run, node))
+                    self._drop_jobs(run, lambda job: job.node == node)
+                case BlockRun(run):
+                    self.blocked_runs[run] = change
+                case DeleteRun(run, streams):
+                    self._remove_run(run, streams)
+                case AdvanceStreams(head):
+                    self._advance_stream(head)
+
+    def _insert(self, record: StoredRecord) -> None:
+        table = TABLE_OF[type(record)]
+        key = table.key_of(record)
+        rows = self.inserted[table]
+        if key not in rows or table.on_insert is OnInsert.REPLACE:
+            rows[key] = record
+        elif table.on_insert is OnInsert.REFUSE:
+            raise ConflictError(f"{table.name}: two new rows have the key {key}")
+
+    def _delete(self, table: AnyTable, key: Any) -> None:
+        self.updated[table].pop(key, None)
+        if self.inserted[table].pop(key, None) is None:
+            self.deleted[table].add(key)
+
+    def _new_and_changed_jobs(self) -> tuple[dict[JobKey, Job], dict[JobKey, Job]]:
+        return self.inserted[JOBS], self.updated[JOBS]
 
     def _cancel_work(self, change: CancelExternalWork) -> None:
         """Stores write this before new jobs, so jobs that the batch deletes must stay out of it."""
         place = (change.run, change.node)
         if change.run not in self.closed_runs and place not in self.closed_nodes:
             self.cancelled_work.setdefault(place, change.attempts)
-        for jobs in (self.new_jobs, self.jobs):
+        for jobs in self._new_and_changed_jobs():
             for key, job in jobs.items():
                 if (job.run, job.node, job.kind) == (change.run, change.node, JobKind.POLL):
                     jobs[key] = cancelling(job, change.attempts)
 
-    def _close_jobs(self, run: str) -> None:
-        """Jobs deleted one by one stay in `closed_jobs`: they may be ones that the end of a run spares."""
-        self.closed_runs.add(run)
-        for jobs in (self.new_jobs, self.jobs):
-            for key in [key for key, job in jobs.items() if key.run == run and _is_closed_with_others(job)]:
-                del jobs[key]
-
-    def _close_node(self, run: str, node: str) -> None:
-        self.closed_nodes.add((run, node))
-        for jobs in (self.new_jobs, self.jobs):
+    def _drop_jobs(self, run: str, is_meant: Callable[[Job], bool]) -> None:
+        """Jobs deleted one by one stay in `deleted`: they may be ones that the end of a run spares."""
+        for jobs in self._new_and_changed_jobs():
             for key, job in list(jobs.items()):
-                if key.run == run and job.node == node and _is_closed_with_others(job):
+                if key.run == run and job.kind is not JobKind.CANCEL and is_meant(job):
                     del jobs[key]
 
-    def _close_job(self, key: JobKey) -> None:
-        self.jobs.pop(key, None)
-        if self.new_jobs.pop(key, None) is None:
-            self.closed_jobs.add(key)
-
-    def _update_job(self, job: Job) -> None:
-        if job.key in self.new_jobs:
-            self.new_jobs[job.key] = job
-        else:
-            self.jobs[job.key] = job
-
-    def _update_run(self, run: Run) -> None:
-        if run.key in self.new_runs:
-            self.new_runs[run.key] = run
-        else:
-            self.runs[run.key] = run
-
-    def _remove_run(self, key: str, streams: Iterable[StreamKey]) -> None:
+    def _remove_run(self, run: str, streams: Iterable[StreamKey]) -> None:
         """Drop all other changes of the batch to this run."""
-        self.removed_runs.add(key)
-        self.removed_streams.update(streams)
-        self.new_runs.pop(key, None)
-        self.runs.pop(key, None)
-        self.blocked_runs.pop(key, None)
-        self.cancelled_work = {place: most for place, most in self.cancelled_work.items() if place[0] != key}
-        self.closed_runs.discard(key)
-        self.closed_jobs = {job for job in self.closed_jobs if job.run != key}
-        self.new_jobs = {place: job for place, job in self.new_jobs.items() if place.run != key}
-        self.jobs = {place: job for place, job in self.jobs.items() if place.run != key}
-        self.closed_nodes = {place for place in self.closed_nodes if place[0] != key}
-        self.streams = {place: stream for place, stream in self.streams.items() if place.run != key}
-        self.stream_heads = {place: head for place, head in self.stream_heads.items() if place.run != key}
-        self.history = [row for row in self.history if row.run != key]
-        self.pages = [page for page in self.pages if page.run != key]
-        self.notes = [note for note in self.notes if note.run != key]
-        self.annotations = [annotation for annotation in self.annotations if annotation.run != key]
-        self.artifacts = [artifact for artifact in self.artifacts if artifact.run != key]
-        self.ai_calls = [call for call in self.ai_calls if call.run != key]
-
-    def _update_sink(self, sink: Sink) -> None:
-        if sink.key in self.new_sinks:
-            self.new_sinks[sink.key] = sink
-        else:
-            self.sinks[sink.key] = sink
-
-    def _remove_sink(self, key: str) -> None:
-        self.sinks.pop(key, None)
-        if self.new_sinks.pop(key, None) is None:
-            self.removed_sinks.add(key)
-
-    def _update_rate(self, window: RateWindow) -> None:
-        if window.rate_name in self.new_rates:
-            self.new_rates[window.rate_name] = window
-        else:
-            self.rates[window.rate_name] = window
+        for rows in (self.inserted, self.updated):
+            rows[RUNS].pop(run, None)
+            for table in OF_RUNS:
+                rows[table] = {key: row for key, row in rows[table].items() if key[0] != run}
+            rows[STREAMS] = {key: row for key, row in rows[STREAMS].items() if key.run != run}
+        for table in OF_RUNS:
+            self.deleted[table] = {key for key in self.deleted[table] if key[0] != run}
+        self.removed_runs.add(run)
+        self.deleted[STREAMS].update(streams)
+        self.blocked_runs.pop(run, None)
+        self.closed_runs.discard(run)
+        self.closed_nodes = {place for place in self.closed_nodes if place[0] != run}
+        self.cancelled_work = {place: most for place, most in self.cancelled_work.items() if place[0] != run}
+        self.stream_heads = {key: head for key, head in self.stream_heads.items() if key.run != run}
 
     def _advance_stream(self, head: StreamHead) -> None:
         """Merge two heads: the first one has the instant from which the stream is due, the highest one its last row."""
@@ -458,75 +242,12 @@ class NetChanges:
             head if known is None else attrs.evolve(known, head_row=max(known.head_row, head.head_row))
         )
 
-    def add(self, change: Change) -> None:
-        """Fold in one more change."""
-        # `isinstance` is several times as fast as a class pattern, and these are the most frequent changes.
-        if isinstance(change, AppendHistory):
-            self.history.append(change.row)
-        elif isinstance(change, AddJob):
-            self.new_jobs[change.job.key] = change.job
-        elif isinstance(change, UpdateRun):
-            self._update_run(change.run)
-        elif isinstance(change, UpdateJob):
-            self._update_job(change.job)
-        elif isinstance(change, DeleteJob):
-            self._close_job(change.key)
-        elif isinstance(change, CreateRun):
-            self.new_runs[change.run.key] = change.run
-        else:
-            match change:
-                case CancelExternalWork():
-                    self._cancel_work(change)
-                case DeleteJobs(run):
-                    self._close_jobs(run)
-                case DeleteJobsOfNode(run, node):
-                    self._close_node(run, node)
-                case BlockRun(run):
-                    self.blocked_runs[run] = change
-                case DeleteRun(run, streams):
-                    self._remove_run(run, streams)
-                case AddMapItems(page):
-                    self.pages.append(page)
-                case StorePlan(plan):
-                    self.plans[plan.fingerprint] = plan
-                case StoreReply(reply):
-                    self.replies.append(reply)
-                case PutSession(session):
-                    self.sessions[session.id] = session
-                case AddLeader(lease):
-                    self.new_leaders[lease.name] = lease
-                case UpdateLeader(lease) if lease.name in self.new_leaders:
-                    self.new_leaders[lease.name] = lease
-                case UpdateLeader(lease):
-                    self.leaders[lease.name] = lease
-                case AddAttemptOutput(note):
-                    self.notes.append(note)
-                case AddSink(sink):
-                    self.new_sinks[sink.key] = sink
-                case UpdateSink(sink):
-                    self._update_sink(sink)
-                case DeleteSink(key):
-                    self._remove_sink(key)
-                case UpdateStream(stream):
-                    self.streams[stream.key] = stream
-                case AdvanceStreams(head):
-                    self._advance_stream(head)
-                case AddAnnotation(annotation):
-                    self.annotations.append(annotation)
-                case AddArtifact(artifact):
-                    self.artifacts.append(artifact)
-                case AddAiCall(call):
-                    self.ai_calls.append(call)
-                case AddConcurrencyLimit(slot):
-                    self.slots.add(slot)
-                case AddRateLimit(window):
-                    self.new_rates[window.rate_name] = window
-                case UpdateRateLimit(window):
-                    self._update_rate(window)
 
-
-def _is_closed_with_others(job: Job) -> bool:
-    return job.kind is not JobKind.CANCEL
+def inserted(changes: Iterable[Change], record: type[Record]) -> Iterator[Record]:
+    """Yield the new rows of one class, in order."""
+    for change in changes:
+        if isinstance(change, Insert) and isinstance(change.record, record):
+            yield change.record
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:

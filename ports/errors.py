@@ -454,6 +454,17 @@ class ArtifactMissingError(HoldfastError):
         super().__init__(f"no artifact {name!r}: {reason}")
 
 
+class ResultMissingError(HoldfastError):
+    """A run has no such step or stage, or several calls of the step, or it has no result."""
+
+    code = "result_missing"
+
+    def __init__(self, run_id: str, point: str, reason: str) -> None:
+        self.run_id = run_id
+        self.point = point
+        super().__init__(f"run {run_id!r} has no result of {point!r}: {reason}")
+
+
 class InvalidMessageError(HoldfastError):
     """A message names no job and will never be usable: move it to a dead-letter queue."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, TypeAlias
 
 import attrs
 from typing_extensions import TypeVar
@@ -42,13 +42,24 @@ class Table(Generic[Record, Key]):
     """The fields of the record that are its key. Rows are locked, and returned by key, in the order of their keys."""
     key_of: Callable[[Record], Key]
     """Returns the key of a record: the value of the field, or a tuple of the values of several."""
-    unique: tuple[tuple[str, ...], ...] = ()
-    """Other sets of fields whose values no two rows share, unless one of these values is None."""
+    unique: tuple[str, ...] = ()
+    """Other fields whose values together are a unique name: no two rows share it, unless one of them is None."""
     on_insert: OnInsert = OnInsert.REFUSE
+
+    _unique_of: Callable[[Record], tuple[object, ...]] = attrs.field(init=False, repr=False)
+
+    @_unique_of.default
+    def _(self) -> Callable[[Record], tuple[object, ...]]:
+        return attrgetter(*self.unique) if self.unique else lambda _: ()
+
+    def name_of(self, record: Record) -> tuple[object, ...] | None:
+        """Return the unique name of a record, besides its key; None if it has none."""
+        values = self._unique_of(record)
+        return None if not values or None in values else values
 
 
 RUNS: Final[Table[Run, str]] = Table(
-    "runs", Run, ("key",), attrgetter("key"), unique=(("namespace", "id", "generation"),)
+    "runs", Run, ("key",), attrgetter("key"), unique=("namespace", "id", "generation")
 )
 JOBS: Final[Table[Job, JobKey]] = Table("jobs", Job, ("run", "number"), attrgetter("key"))
 HISTORY: Final[Table[HistoryRow, tuple[str, int]]] = Table(
@@ -68,10 +79,10 @@ SESSIONS: Final[Table[Session, str]] = Table(
 )
 LEADERS: Final[Table[LeaderLease, str]] = Table("leaders", LeaderLease, ("name",), attrgetter("name"))
 OUTPUT: Final[Table[OutputRow, tuple[str, str]]] = Table(
-    "output", OutputRow, ("run", "id"), attrgetter("run", "id")
+    "attempt_output", OutputRow, ("run", "id"), attrgetter("run", "id"), on_insert=OnInsert.KEEP
 )
 SINKS: Final[Table[Sink, str]] = Table(
-    "sinks", Sink, ("key",), attrgetter("key"), unique=(("namespace", "name"),)
+    "sinks", Sink, ("key",), attrgetter("key"), unique=("namespace", "name")
 )
 STREAMS: Final[Table[Stream, StreamKey]] = Table("streams", Stream, ("sink", "run"), attrgetter("key"))
 ANNOTATIONS: Final[Table[Annotation, tuple[str, int, str]]] = Table(
@@ -79,17 +90,20 @@ ANNOTATIONS: Final[Table[Annotation, tuple[str, int, str]]] = Table(
     Annotation,
     ("run", "at", "id"),
     attrgetter("run", "at", "id"),
-    unique=(("run", "key", "name"),),
+    unique=("run", "key", "name"),
 )
-ARTIFACTS: Final[Table[Artifact, tuple[str, int, int, str]]] = Table(
-    "artifacts", Artifact, ("run", "job", "epoch", "name"), attrgetter("run", "job", "epoch", "name")
+ARTIFACTS: Final[Table[Artifact, tuple[str, int, int, str, str]]] = Table(
+    "artifacts",
+    Artifact,
+    ("run", "job", "epoch", "call", "name"),
+    attrgetter("run", "job", "epoch", "call", "name"),
 )
 AI_CALLS: Final[Table[AiCall, tuple[str, int, str]]] = Table(
     "ai_calls",
     AiCall,
     ("run", "at", "id"),
     attrgetter("run", "at", "id"),
-    unique=(("run", "batch", "batch_index"),),
+    unique=("run", "batch", "batch_index"),
     on_insert=OnInsert.KEEP,
 )
 SLOTS: Final[Table[SlotName, SlotName]] = Table("slots", SlotName, ("namespace", "name"), lambda slot: slot)
@@ -117,5 +131,28 @@ TABLES: Final[tuple[Table[Any, Any], ...]] = (
 )
 """In the order in which a transaction locks and writes them."""
 
+OF_RUNS: Final = tuple(table for table in TABLES if table.key[0] == "run")
+"""The tables whose rows are parts of a run: the first field of their key is its key."""
+
 TABLE_OF: Final[Mapping[type, Table[Any, Any]]] = {table.record: table for table in TABLES}
 """By record."""
+
+StoredRecord: TypeAlias = (
+    Run
+    | Job
+    | HistoryRow
+    | MapItems
+    | PlanRow
+    | IdempotencyReply
+    | Session
+    | LeaderLease
+    | OutputRow
+    | Sink
+    | Stream
+    | Annotation
+    | Artifact
+    | AiCall
+    | SlotName
+    | RateWindow
+)
+"""A record that is a row of its own."""

@@ -1,42 +1,23 @@
 """The rows of a store as plain dictionaries: the kernel's working set, and the storage of the in-memory store."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 import attrs
 
 from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
 from holdfast.ports.changes import (
-    AddAiCall,
-    AddAnnotation,
-    AddArtifact,
-    AddAttemptOutput,
-    AddConcurrencyLimit,
-    AddJob,
-    AddLeader,
-    AddMapItems,
-    AddRateLimit,
-    AddSink,
     AdvanceStreams,
-    AppendHistory,
+    AnyTable,
     BlockRun,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
     DeleteRun,
-    DeleteSink,
-    PutSession,
-    StorePlan,
-    StoreReply,
-    UpdateJob,
-    UpdateLeader,
-    UpdateRateLimit,
-    UpdateRun,
-    UpdateSink,
-    UpdateStream,
+    Insert,
+    Update,
 )
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records.history import HistoryRow, OutputRow
@@ -46,85 +27,108 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, St
 from holdfast.ports.records.run import Run, RunName, blocked_run
 from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
-
-_UNIQUE: Final = frozenset(
-    {
-        CreateRun,
-        AddJob,
-        AppendHistory,
-        StoreReply,
-        AddMapItems,
-        AddAttemptOutput,
-        AddConcurrencyLimit,
-        AddRateLimit,
-        AddLeader,
-        AddSink,
-        AddAnnotation,
-        AddArtifact,
-    }
+from holdfast.ports.tables import (
+    AI_CALLS,
+    ANNOTATIONS,
+    ARTIFACTS,
+    HISTORY,
+    JOBS,
+    LEADERS,
+    MAP_ITEMS,
+    OF_RUNS,
+    OUTPUT,
+    PLANS,
+    RATES,
+    REPLIES,
+    RUNS,
+    SESSIONS,
+    SINKS,
+    SLOTS,
+    STREAMS,
+    TABLE_OF,
+    TABLES,
+    Key,
+    OnInsert,
+    Record,
+    StoredRecord,
+    Table,
 )
-"""The types of changes that can conflict with existing rows. Most changes are of other types."""
+
+_NAMED: Final = tuple(table for table in TABLES if table.unique)
 
 
 @attrs.define(init=False)
 class Tables:
     """All rows of a store, or those that a batch of commands has read, with changes applied one by one."""
 
-    runs: dict[str, Run]
-    newest: dict[RunName, str]
-    """By name, the key of a run's newest generation."""
+    rows: dict[AnyTable, dict[Any, Any]]
+    """The rows of each table by key, except jobs and history rows. Most tables have an attribute, too."""
+    names: dict[AnyTable, set[Any]]
+    """The unique names that are taken (see `Table.unique`), by table."""
     jobs: dict[str, dict[int, Job]]
     """By run and number."""
     history: dict[str, list[HistoryRow]]
     """By run, in the order of their numbers."""
+    newest: dict[RunName, str]
+    """By name, the key of a run's newest generation."""
+    runs: dict[str, Run]
     pages: dict[tuple[str, str, int], MapItems]
-    """Map items by run, node and page."""
+    """Map items."""
     plans: dict[str, PlanRow]
     sessions: dict[str, Session]
     replies: dict[tuple[str, str], IdempotencyReply]
-    """By namespace and idempotency key."""
     leaders: dict[str, LeaderLease]
-    notes: dict[str, OutputRow]
-    """Attempt output by id."""
+    notes: dict[tuple[str, str], OutputRow]
+    """Attempt output."""
     sinks: dict[str, Sink]
     streams: dict[StreamKey, Stream]
-    annotations: dict[str, list[Annotation]]
-    annotation_keys: dict[tuple[str, str], set[str]]
-    """By run and idempotency key, the names of the annotations stored under it."""
-    artifacts: dict[tuple[str, int, int, str], Artifact]
-    """By run, job, epoch and name."""
-    ai_calls: dict[str, list[AiCall]]
-    ai_call_names: set[tuple[str, str, int]]
-    """The unique names of calls of AI models: run, id and instant; for results of batches also run, batch and index."""
-    slots: set[SlotName]
+    annotations: dict[tuple[str, int, str], Annotation]
+    artifacts: dict[tuple[str, int, int, str, str], Artifact]
+    ai_calls: dict[tuple[str, int, str], AiCall]
+    slots: dict[SlotName, SlotName]
     rates: dict[RateName, RateWindow]
 
     def __init__(self) -> None:
         # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.
-        self.runs = {}
-        self.newest = {}
+        rows: dict[AnyTable, dict[Any, Any]] = {table: {} for table in TABLES}
+        self.rows = rows
+        self.names = {table: set() for table in _NAMED}
         self.jobs = {}
         self.history = {}
-        self.pages = {}
-        self.plans = {}
-        self.sessions = {}
-        self.replies = {}
-        self.leaders = {}
-        self.notes = {}
-        self.sinks = {}
-        self.streams = {}
-        self.annotations = {}
-        self.annotation_keys = {}
-        self.artifacts = {}
-        self.ai_calls = {}
-        self.ai_call_names = set()
-        self.slots = set()
-        self.rates = {}
+        self.newest = {}
+        self.runs = rows[RUNS]
+        self.pages = rows[MAP_ITEMS]
+        self.plans = rows[PLANS]
+        self.sessions = rows[SESSIONS]
+        self.replies = rows[REPLIES]
+        self.leaders = rows[LEADERS]
+        self.notes = rows[OUTPUT]
+        self.sinks = rows[SINKS]
+        self.streams = rows[STREAMS]
+        self.annotations = rows[ANNOTATIONS]
+        self.artifacts = rows[ARTIFACTS]
+        self.ai_calls = rows[AI_CALLS]
+        self.slots = rows[SLOTS]
+        self.rates = rows[RATES]
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it does not exist."""
         of_run = self.jobs.get(key.run)
         return of_run.get(key.number) if of_run else None
+
+    def row(self, table: Table[Record, Key], key: Key) -> Record | None:
+        """Return the row of a table with this key, or None."""
+        found: Record | None
+        at: Any = key
+        if table is JOBS:
+            found = cast("Record | None", self.job(at))
+        elif table is HISTORY:
+            rows = self.history.get(at[0], [])
+            place = at[1] - rows[0].number if rows else -1
+            found = cast("Record", rows[place]) if 0 <= place < len(rows) else None
+        else:
+            found = self.rows[table].get(at)
+        return found
 
     def whole_history(self, run: Run) -> list[HistoryRow]:
         """Return the history of a run, with the rows that it keeps of earlier generations."""
@@ -144,109 +148,64 @@ class Tables:
         for of_run in self.jobs.values():
             yield from of_run.values()
 
-    def put_run(self, run: Run) -> None:
-        """Add or replace a run that was read."""
-        is_known = run.key in self.runs
-        self.runs[run.key] = run
-        if is_known:  # then its name is in `newest`
-            return
-        known = self.newest.get(run.name)
-        if known is None or self.runs[known].generation <= run.generation:
-            self.newest[run.name] = run.key
-
-    def put_job(self, job: Job) -> None:
-        """Add or replace a job that was read."""
-        self.jobs.setdefault(job.run, {})[job.number] = job
-
     def sink_named(self, name: SinkName) -> Sink | None:
         """Return a sink, or None if the name is unknown."""
         return next((sink for sink in self.sinks.values() if sink.sink_name == name), None)
 
-    def advance_stream(self, head: StreamHead) -> None:
-        """Record new rows in a stream. It becomes due, unless it is due already, being delivered, or dead-lettered."""
-        key = StreamKey(head.sink, head.run)
-        known = self.streams.get(key)
-        if known is None:
-            stream = Stream(sink=head.sink, run=head.run, head_row=head.head_row, due_at=head.at)
-        else:
-            is_idle = known.state is StreamState.READY and known.due_at is None
-            due_at = head.at if is_idle else known.due_at
-            stream = attrs.evolve(known, head_row=max(known.head_row, head.head_row), due_at=due_at)
-        self.streams[key] = stream
+    def copy(self) -> "Tables":
+        """Return a copy with the same rows."""
+        copy = Tables()
+        for table, rows in self.rows.items():
+            copy.rows[table].update(rows)
+        for table, names in self.names.items():
+            copy.names[table].update(names)
+        copy.jobs = {run: dict(jobs) for run, jobs in self.jobs.items() if jobs}
+        copy.history = {run: list(rows) for run, rows in self.history.items()}
+        copy.newest = dict(self.newest)
+        return copy
 
-    def conflicts(self, change: Change) -> str | None:
-        """Return why a change can't be made, which is a unique name that is taken; None if it can."""
-        if type(change) not in _UNIQUE:
-            return None
-        # `isinstance` is several times as fast as a class pattern, and these are the most frequent changes.
-        if isinstance(change, AppendHistory):
-            row = change.row
-            rows = self.history.get(row.run)
-            if rows and rows[-1].number >= row.number:
-                return f"history row {row.number} of run {row.run} exists"
-            return None
-        if isinstance(change, AddJob):
-            job = change.job
-            is_there = job.number in self.jobs.get(job.run, ())
-            return f"job {job.key.text} exists" if is_there else None
-        if isinstance(change, CreateRun):
-            run = change.run
-            known = self.run_named(run.name)
-            is_there = run.key in self.runs or (known is not None and known.generation >= run.generation)
-            return f"run {run.id!r} exists" if is_there else None
-        match change:
-            case StoreReply(reply):
-                if (reply.namespace, reply.key) in self.replies:
-                    return f"idempotency key {reply.key!r} is used"
-            case AddMapItems(page):
-                if (page.run, page.node, page.page) in self.pages:
-                    return f"page {page.page} of what {page.node!r} of run {page.run} goes over exists"
-            case AddAttemptOutput(note):
-                if note.id in self.notes:
-                    return f"note {note.id} exists"
-            case AddConcurrencyLimit(slot):
-                if slot in self.slots:
-                    return f"slot {slot.name!r} exists"
-            case AddRateLimit(window):
-                if window.rate_name in self.rates:
-                    return f"rate {window.name!r} exists"
-            case AddLeader(lease):
-                if lease.name in self.leaders:
-                    return f"duty {lease.name!r} exists"
-            case AddSink(sink):
-                if sink.key in self.sinks or self.sink_named(sink.sink_name) is not None:
-                    return f"sink {sink.name!r} exists"
-            case AddAnnotation(annotation):
-                names = self.annotation_keys.get((annotation.run, annotation.key or ""), ())
-                if annotation.key is not None and annotation.name in names:
-                    return f"{annotation.name!r} was stored under the key {annotation.key!r}"
-            case AddArtifact(artifact):
-                if (artifact.run, artifact.job, artifact.epoch, artifact.name) in self.artifacts:
-                    return f"artifact {artifact.name!r} exists"
-            case _:
-                pass
-        return None
+    def put(self, record: StoredRecord) -> None:
+        """Add a row that was read, or replace the one with its key."""
+        if isinstance(record, HistoryRow):
+            self.history.setdefault(record.run, []).append(record)
+        elif isinstance(record, Job):
+            self.jobs.setdefault(record.run, {})[record.number] = record
+        else:
+            table = TABLE_OF[type(record)]
+            key, rows = table.key_of(record), self.rows[table]
+            is_new = key not in rows
+            rows[key] = record
+            if is_new and table.unique:
+                self._note_name(table, record)
+
+    def taken(self, record: StoredRecord) -> object | None:
+        """Return the key or the unique name of a new row that another one has; None if both are free."""
+        # Rows of a history and jobs are inserted most often.
+        if isinstance(record, HistoryRow):
+            rows = self.history.get(record.run)
+            return (record.run, record.number) if rows and rows[-1].number >= record.number else None
+        if isinstance(record, Job):
+            return record.key.text if record.number in self.jobs.get(record.run, ()) else None
+        table = TABLE_OF[type(record)]
+        key: object = table.key_of(record)
+        if key in self.rows[table]:
+            return key
+        name = table.name_of(record)
+        return name if name is not None and name in self.names[table] else None
 
     def apply(self, change: Change) -> None:
-        """Make one change. ConflictError, and no effect, if `conflicts` returns a reason."""
-        conflict = self.conflicts(change)
-        if conflict is not None:
-            raise ConflictError(conflict)
-        if isinstance(change, AppendHistory):
-            self.history.setdefault(change.row.run, []).append(change.row)
-        elif isinstance(change, AddJob | UpdateJob):
-            self.put_job(change.job)
-        elif isinstance(change, CreateRun | UpdateRun):
-            self.put_run(change.run)
+        """Make one change. ConflictError, and no effect, if the key or name of a new row is taken."""
+        if isinstance(change, Insert):
+            self._insert(change.record)
+        elif isinstance(change, Update):
+            self.put(change.record)
+        elif isinstance(change, Delete):
+            self._delete(change.table, change.key)
         else:
             match change:
-                case DeleteJob(key):
-                    self.jobs.get(key.run, {}).pop(key.number, None)
-                case PutSession(session):
-                    self.sessions[session.id] = session
                 case CancelExternalWork(run, node, attempts):
                     for job in checks_of(self, run, node):
-                        self.put_job(cancelling(job, attempts))
+                        self.put(cancelling(job, attempts))
                 case DeleteJobs(run):
                     self._close_jobs(run, lambda _: True)
                 case DeleteJobsOfNode(run, node):
@@ -255,38 +214,33 @@ class Tables:
                     self._block_run(change)
                 case DeleteRun(run, streams):
                     self._remove_run(run, streams)
-                case AddMapItems(page):
-                    self.pages[page.run, page.node, page.page] = page
-                case StorePlan(plan):
-                    self.plans.setdefault(plan.fingerprint, plan)
-                case StoreReply(reply):
-                    self.replies[reply.namespace, reply.key] = reply
-                case AddLeader(lease) | UpdateLeader(lease):
-                    self.leaders[lease.name] = lease
-                case AddAttemptOutput(note):
-                    self.notes[note.id] = note
-                case AddSink(sink) | UpdateSink(sink):
-                    self.sinks[sink.key] = sink
-                case DeleteSink(key):
-                    self.sinks.pop(key, None)
-                case UpdateStream(stream):
-                    self.streams[stream.key] = stream
                 case AdvanceStreams(head):
-                    self.advance_stream(head)
-                case AddAnnotation(annotation):
-                    self.annotations.setdefault(annotation.run, []).append(annotation)
-                    if annotation.key is not None:
-                        self.annotation_keys.setdefault((annotation.run, annotation.key), set()).add(
-                            annotation.name
-                        )
-                case AddArtifact(artifact):
-                    self.artifacts[artifact.run, artifact.job, artifact.epoch, artifact.name] = artifact
-                case AddAiCall(call):
-                    self._add_ai_call(call)
-                case AddConcurrencyLimit(slot):
-                    self.slots.add(slot)
-                case AddRateLimit(window) | UpdateRateLimit(window):
-                    self.rates[window.rate_name] = window
+                    self._advance_stream(head)
+
+    def _note_name(self, table: AnyTable, record: Any) -> None:
+        name = table.name_of(record)
+        if name is not None:
+            self.names[table].add(name)
+        if isinstance(record, Run):
+            known = self.newest.get(record.name)
+            if known is None or self.runs[known].generation <= record.generation:
+                self.newest[record.name] = record.key
+
+    def _insert(self, record: StoredRecord) -> None:
+        table = TABLE_OF[type(record)]
+        if table.on_insert is not OnInsert.REPLACE and (taken := self.taken(record)) is not None:
+            if table.on_insert is OnInsert.KEEP:
+                return
+            raise ConflictError(f"{table.name}: {taken} exists")
+        self.put(record)
+
+    def _delete(self, table: AnyTable, key: Any) -> None:
+        if table is JOBS:
+            self.jobs.get(key.run, {}).pop(key.number, None)
+            return
+        row = self.rows[table].pop(key, None)
+        if row is not None and table.unique:
+            self.names[table].discard(table.name_of(row))
 
     def _block_run(self, change: BlockRun) -> None:
         run = self.runs.get(change.run)
@@ -306,31 +260,29 @@ class Tables:
             self.jobs[run] = left
 
     def _remove_run(self, key: str, streams: Iterable[StreamKey]) -> None:
-        run = self.runs.pop(key, None)
+        run = self.runs.get(key)
         if run is not None and self.newest.get(run.name) == key:
             del self.newest[run.name]
+        self._delete(RUNS, key)
         for stream in streams:
-            self.streams.pop(stream, None)
+            self._delete(STREAMS, stream)
         self.jobs.pop(key, None)
         self.history.pop(key, None)
-        self.annotations.pop(key, None)
-        self.ai_calls.pop(key, None)
-        self.pages = {place: page for place, page in self.pages.items() if place[0] != key}
-        self.notes = {id_: note for id_, note in self.notes.items() if note.run != key}
-        self.annotation_keys = {
-            place: names for place, names in self.annotation_keys.items() if place[0] != key
-        }
-        self.artifacts = {place: artifact for place, artifact in self.artifacts.items() if place[0] != key}
-        self.ai_call_names = {place for place in self.ai_call_names if place[0] != key}
+        for table in OF_RUNS:
+            for place in [place for place in self.rows[table] if place[0] == key]:
+                self._delete(table, place)
 
-    def _add_ai_call(self, call: AiCall) -> None:
-        names = {(call.run, call.id, call.at)}
-        if call.batch is not None:
-            names.add((call.run, f"batch {call.batch}", call.batch_index or 0))
-        if names & self.ai_call_names:
-            return
-        self.ai_call_names |= names
-        self.ai_calls.setdefault(call.run, []).append(call)
+    def _advance_stream(self, head: StreamHead) -> None:
+        """Record new rows in a stream. It becomes due, unless it is due already, being delivered, or dead-lettered."""
+        key = StreamKey(head.sink, head.run)
+        known = self.streams.get(key)
+        if known is None:
+            stream = Stream(sink=head.sink, run=head.run, head_row=head.head_row, due_at=head.at)
+        else:
+            is_idle = known.state is StreamState.READY and known.due_at is None
+            due_at = head.at if is_idle else known.due_at
+            stream = attrs.evolve(known, head_row=max(known.head_row, head.head_row), due_at=due_at)
+        self.streams[key] = stream
 
 
 def checks_of(tables: Tables, run: str, node: str) -> Sequence[Job]:

@@ -80,8 +80,8 @@ class DeterminismChecker:
         """Record the requests of all functions that are driven in this block, in any thread."""
         made = cast("Callable[..., FunctionMachine]", Workflow.machine)  # pyright: ignore[reportUnknownMemberType]
 
-        def machine(code: Code, text: str, *, began_at: int, seed: str) -> FunctionMachine:
-            return self._watched(made(code, text, began_at=began_at, seed=seed), (code, seed))
+        def machine(code: Code, text: str, *, began_at: int, seed: str, run_id: str) -> FunctionMachine:
+            return self._watched(made(code, text, began_at=began_at, seed=seed, run_id=run_id), (code, seed))
 
         set_machine: Callable[[object], None] = partial(setattr, Workflow, "machine")
         set_machine(machine)
@@ -143,7 +143,9 @@ class DeterminismChecker:
             ):  # a replay that starts here may read another time
                 continue
             replays += 1
-            machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
+            machine = code.machine(
+                history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+            )
             drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(known)
@@ -155,7 +157,7 @@ class DeterminismChecker:
 
     def _trail(self, code: Code, history: RunHistory) -> dict[int, Digest]:
         """Return the digest after each row of a replay of the whole history."""
-        machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
+        machine = code.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
         drive = FunctionReplay(machine, text_of)
         try:
             drive.open(history.rows)

@@ -25,7 +25,7 @@ from holdfast.kernel.functions.loop import Evicted
 from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check
-from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records.history import HistoryRow
@@ -171,8 +171,8 @@ class _Tracer:
     def after(self, tables: Tables, commit: Commit) -> None:
         """Trace new history rows."""
         for change in commit.changes:
-            if isinstance(change, AppendHistory):
-                row = change.row
+            if isinstance(change, Insert) and isinstance(change.record, HistoryRow):
+                row = change.record
                 where = (
                     "" if row.node is None else f" {row.node}" + ("" if row.item is None else f"[{row.item}]")
                 )

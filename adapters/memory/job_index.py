@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from holdfast.ports.changes import (
-    AddJob,
     BlockRun,
     CancelExternalWork,
     Change,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
-    UpdateJob,
+    Insert,
+    Update,
 )
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver, cancelling, held_job
 from holdfast.ports.records.values import Micros
@@ -44,10 +44,10 @@ class JobOrder:
     def follow(self, tables: Tables, change: Change) -> None:
         """Update the indexes for a change that is about to be made to `tables`."""
         match change:
-            case AddJob(job) | UpdateJob(job):
+            case Insert(Job() as job) | Update(Job() as job):
                 self._remove(tables.job(job.key))
                 self._add(job)
-            case DeleteJob(key):
+            case Delete(key=JobKey() as key):
                 self._remove(tables.job(key))
             case CancelExternalWork(run, node, attempts):
                 for job in checks_of(tables, run, node):

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.handlers import answer
 from holdfast.adapters.memory.searches import Store, find, rows_by_key
-from holdfast.ports.changes import Change, CreateRun, net_changes
+from holdfast.ports.changes import Change, NetChanges, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.persistence import Query
 from holdfast.ports.process_forks import renew_in_forks
@@ -15,7 +15,7 @@ from holdfast.ports.records.job import JobKey, JobState
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import LockedAttempts, Search
-from holdfast.ports.tables import JOBS, RUNS, SESSIONS, Table
+from holdfast.ports.tables import JOBS, RUNS, SESSIONS, TABLE_OF, OnInsert, StoredRecord, Table
 from holdfast.ports.working_set import Tables
 
 R = TypeVar("R")
@@ -87,28 +87,7 @@ class MemoryPersistence:
     def dump(self) -> Tables:
         """Return a copy of all rows, from one moment. For tests and simulations, which inspect everything."""
         with self._lock:
-            tables = self._tables
-            copy = Tables()
-            copy.runs = dict(tables.runs)
-            copy.newest = dict(tables.newest)
-            copy.jobs = {run: dict(jobs) for run, jobs in tables.jobs.items() if jobs}
-            copy.history = {run: list(rows) for run, rows in tables.history.items()}
-            copy.pages = dict(tables.pages)
-            copy.plans = dict(tables.plans)
-            copy.sessions = dict(tables.sessions)
-            copy.replies = dict(tables.replies)
-            copy.leaders = dict(tables.leaders)
-            copy.notes = dict(tables.notes)
-            copy.sinks = dict(tables.sinks)
-            copy.streams = dict(tables.streams)
-            copy.annotations = {run: list(annotations) for run, annotations in tables.annotations.items()}
-            copy.annotation_keys = {key: set(names) for key, names in tables.annotation_keys.items()}
-            copy.artifacts = dict(tables.artifacts)
-            copy.ai_calls = {run: list(calls) for run, calls in tables.ai_calls.items()}
-            copy.slots = set(tables.slots)
-            copy.rates = dict(tables.rates)
-            copy.ai_call_names = set(tables.ai_call_names)
-            return copy
+            return self._tables.copy()
 
     def _check_process(self) -> None:
         if self._is_copy:
@@ -161,19 +140,25 @@ class MemoryTransaction:
         net = net_changes(changes)
         added = Tables()
         for change in changes:
-            conflict = self._tables.conflicts(change)
-            if conflict is not None and not self._is_freed(change, net.removed_runs):
-                raise ConflictError(conflict)
             added.apply(change)  # ConflictError if two changes of this transaction conflict
-        for key in net.jobs:
-            if self._tables.job(key) is None:
-                raise HoldfastError(f"job {key.text} is to be updated and is not there")
-        for stream in net.streams:
-            if stream not in self._tables.streams:
-                raise HoldfastError(f"{stream} is to be updated and is not there")
+        for rows in net.inserted.values():
+            for record in rows.values():
+                self._check_insert(record, net)
+        for table, rows in net.updated.items():
+            for key in rows:
+                if self._tables.row(table, key) is None:
+                    raise HoldfastError(f"{table.name}: {key} is to be updated and is not there")
         self.pending = tuple(changes)
 
-    def _is_freed(self, change: Change, removed: Collection[str]) -> bool:
-        """Whether the run that conflicts with a new one is removed by the same transaction."""
-        known = self._tables.run_named(change.run.name) if isinstance(change, CreateRun) else None
-        return known is not None and known.key in removed
+    def _check_insert(self, record: StoredRecord, net: NetChanges) -> None:
+        """ConflictError if a new row has a key or unique name of a row that this transaction does not delete."""
+        table = TABLE_OF[type(record)]
+        taken = None if table.on_insert is not OnInsert.REFUSE else self._tables.taken(record)
+        if taken is None:
+            return
+        deleted = (
+            self._tables.row(table, key)
+            for key in (net.removed_runs if table is RUNS else net.deleted[table])
+        )
+        if not any(row is not None and taken in (table.key_of(row), table.name_of(row)) for row in deleted):
+            raise ConflictError(f"{table.name}: {taken} exists")

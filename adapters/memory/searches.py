@@ -10,7 +10,6 @@ from holdfast.adapters.memory.queries.handlers import dead_lettered_in, node_row
 from holdfast.ports import searches as s
 from holdfast.ports import tables as t
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
-from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
@@ -26,41 +25,9 @@ K = TypeVar("K")
 
 def rows_by_key(tables: Tables, table: t.Table[R, K], keys: Collection[K]) -> list[R]:
     """Return the rows of a table with these keys, ascending."""
-    row_at: Callable[[Tables, K], R | None] = _ROW_AT[table]
     ordered: list[K] = sorted(set[Any](keys))
-    found = (row_at(tables, key) for key in ordered)
+    found = (tables.row(table, key) for key in ordered)
     return [row for row in found if row is not None]
-
-
-def _history_row(tables: Tables, key: tuple[str, int]) -> HistoryRow | None:
-    run, number = key
-    history = tables.history.get(run, [])
-    at = number - history[0].number if history else -1
-    return history[at] if 0 <= at < len(history) else None
-
-
-def _row_of(table: t.Table[R, K], rows: Iterable[R], key: K) -> R | None:
-    return next((row for row in rows if table.key_of(row) == key), None)
-
-
-_ROW_AT: Final[Mapping[t.Table[Any, Any], Callable[[Tables, Any], Any]]] = {
-    t.RUNS: lambda tables, key: tables.runs.get(key),
-    t.JOBS: Tables.job,
-    t.HISTORY: _history_row,
-    t.MAP_ITEMS: lambda tables, key: tables.pages.get(key),
-    t.PLANS: lambda tables, key: tables.plans.get(key),
-    t.REPLIES: lambda tables, key: tables.replies.get(key),
-    t.SESSIONS: lambda tables, key: tables.sessions.get(key),
-    t.LEADERS: lambda tables, key: tables.leaders.get(key),
-    t.OUTPUT: lambda tables, key: _row_of(t.OUTPUT, tables.notes.values(), key),
-    t.SINKS: lambda tables, key: tables.sinks.get(key),
-    t.STREAMS: lambda tables, key: tables.streams.get(key),
-    t.ANNOTATIONS: lambda tables, key: _row_of(t.ANNOTATIONS, tables.annotations.get(key[0], ()), key),
-    t.ARTIFACTS: lambda tables, key: tables.artifacts.get(key),
-    t.AI_CALLS: lambda tables, key: _row_of(t.AI_CALLS, tables.ai_calls.get(key[0], ()), key),
-    t.SLOTS: lambda tables, key: key if key in tables.slots else None,
-    t.RATES: lambda tables, key: tables.rates.get(key),
-}
 
 
 class Store(NamedTuple):
@@ -226,15 +193,12 @@ def _node_results(store: Store, search: s.NodeResults) -> Sequence[s.CompletedRo
 
 
 def _annotation_keys(store: Store, search: s.AnnotationKeys) -> Sequence[tuple[str, str, str]]:
-    names_by_key = store.tables.annotation_keys
-    return [(*key, name) for key in sorted(set(search.keys)) for name in sorted(names_by_key.get(key, ()))]
+    return sorted(name for name in store.tables.names[t.ANNOTATIONS] if name[:2] in search.keys)
 
 
 def _run_annotations(store: Store, search: s.RunAnnotations) -> Sequence[Annotation]:
-    found = (one for run in sorted(set(search.runs)) for one in store.tables.annotations.get(run, ()))
-    return sorted(
-        (one for one in found if one.scope is AnnotationScope.RUN), key=lambda one: (one.run, one.place)
-    )
+    found = sorted(store.tables.annotations.items())
+    return [one for _, one in found if one.run in search.runs and one.scope is AnnotationScope.RUN]
 
 
 def _sinks_by_name(store: Store, search: s.SinksByName) -> Sequence[Sink]:

@@ -1,47 +1,38 @@
 """Updates that write only a few columns of a row, if no other column differs from the version that was locked.
 
-A step changes two of a run's thirty columns. Writing all of them would take longer than the rest of the step
+A step changes three of a run's thirty columns. Writing all of them would take longer than the rest of the step
 (docs/decisions/0010).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
-from holdfast.adapters.sql.dialect import Write
-from holdfast.adapters.sql.rows import JOB, RUN, Row, values_of
+from holdfast.ports.changes import AnyTable
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run
+from holdfast.ports.tables import JOBS, RUNS
 
-RecordKey = TypeVar("RecordKey", str, JobKey)
-
-OF_RUNS: Final = (
-    ("updated_at", "last_row"),
-    (
-        *("status", "updated_at", "ended_at", "last_row", "last_job", "open_jobs", "progress", "result"),
-        *("error", "children"),
-    ),
-    ("updated_at", "last_row", "mailbox"),
-)
-"""Columns of a run that change: with a new history row, with the end of a job, and with messages."""
-OF_JOBS: Final = (
-    (
-        *(
-            "state",
-            "epoch",
-            "attempts",
-            "session",
-            "wake_at",
-            "leased_at",
-            "lost_attempts",
-            "first_claimed_at",
+NARROW: Final[Mapping[AnyTable, Sequence[Sequence[str]]]] = {
+    # With a new history row, with the end of a job, and with messages.
+    RUNS: (
+        ("updated_at", "last_row", "reported_row"),
+        (
+            *("status", "updated_at", "ended_at", "last_row", "last_job", "open_jobs", "progress", "result"),
+            *("error", "children", "reported_row"),
         ),
-        "heartbeat_by",
+        ("updated_at", "last_row", "mailbox", "reported_row"),
     ),
-)
-"""Columns of a job that change when it is claimed, released, or put to sleep."""
+    # When a job is claimed, released, or put to sleep.
+    JOBS: (
+        (
+            *("state", "epoch", "attempts", "session", "wake_at", "leased_at", "lost_attempts"),
+            *("first_claimed_at", "heartbeat_by"),
+        ),
+    ),
+}
+"""Columns that change together, by table."""
 
 
 @attrs.define(init=False)
@@ -65,47 +56,6 @@ class LockedRows:
         self.jobs.update((job.key, job) for job in jobs)
         return jobs
 
-
-def run_updates(
-    writes: Sequence[Write], runs: Mapping[str, Run], known: LockedRows
-) -> list[tuple[Write, list[Row]]]:
-    """Return the updates of runs, keys ascending. The last write has all columns, for rows that were not locked."""
-    return _updates(Run, writes, RUN, runs, known.runs)
-
-
-def job_updates(
-    writes: Sequence[Write], jobs: Mapping[JobKey, Job], known: LockedRows
-) -> list[tuple[Write, list[Row]]]:
-    """Return the updates of jobs, as `run_updates`."""
-    return _updates(Job, writes, JOB, jobs, known.jobs)
-
-
-def _updates(
-    record: type[attrs.AttrsInstance],
-    writes: Sequence[Write],
-    columns: tuple[str, ...],
-    changed: Mapping[RecordKey, object],
-    known: Mapping[RecordKey, object],
-) -> list[tuple[Write, list[Row]]]:
-    if not changed:
-        return []
-    narrow = [
-        (values_of(record, _without(columns, write.columns)), values_of(record, write.columns))
-        for write in writes[:-1]
-    ]
-    whole = values_of(record, writes[-1].columns)
-    made: list[list[Row]] = [[] for _ in writes]
-    for key in sorted(changed):
-        after, before = changed[key], known.get(key)
-        for rows, (others, values) in zip(made, narrow, strict=False):
-            if before is not None and others(before) == others(after):
-                rows.append(values(after))
-                break
-        else:
-            made[-1].append(whole(after))
-    return list(zip(writes, made, strict=True))
-
-
-@lru_cache
-def _without(columns: tuple[str, ...], left_out: Collection[str]) -> tuple[str, ...]:
-    return tuple(name for name in columns if name not in left_out)
+    def of(self, table: AnyTable) -> Mapping[Any, object]:
+        """Return the locked rows of a table by key."""
+        return self.runs if table is RUNS else self.jobs if table is JOBS else {}

@@ -38,7 +38,7 @@ ATTRIBUTE: Final = ("pair", "created_at", "run")
 SINK: Final = COLUMNS[Sink].columns
 STREAM: Final = COLUMNS[Stream].columns
 STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
-SLOT: Final = ("namespace", "name")
+SLOT: Final = COLUMNS[SlotName].columns
 RATE: Final = COLUMNS[RateWindow].columns
 NOTE: Final = COLUMNS[OutputRow].columns
 ANNOTATION: Final = COLUMNS[Annotation].columns
@@ -184,6 +184,10 @@ def ai_call_values(record: AiCall) -> Row:
     )
 
 
+VALUES: Final[Mapping[type, Callable[[Any], Row]]] = {HistoryRow: history_values, AiCall: ai_call_values}
+"""How records become rows whose fields are not all columns; for other records see `values_of`."""
+
+
 def ai_total_from(row: Row) -> AiTotal:
     """Return the totals in a row of name, counts and sums. Costs are summed in two parts, so that no sum overflows."""
     name, *counts, high, low, duration = row
@@ -260,7 +264,7 @@ def fields_of(record: type[attrs.AttrsInstance], row: Row) -> dict[str, Any]:
 
 
 @lru_cache
-def values_of(record: type[attrs.AttrsInstance], columns: tuple[str, ...]) -> Callable[[object], Row]:
+def values_of(record: type, columns: tuple[str, ...]) -> Callable[[object], Row]:
     """Return a function that returns the values of a record for these columns, of which there are several."""
     return attrgetter(*COLUMNS[record].fields_of(columns))
 

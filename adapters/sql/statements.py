@@ -1,21 +1,31 @@
-"""The writes of transactions, built once per database."""
+"""The SQL statements of transactions, built once per database."""
 
-from typing import Final
+# statements are put together from names that are constants of this program
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialect import Dialect, OnConflict, Write, upsert
-from holdfast.adapters.sql.narrow_updates import OF_JOBS, OF_RUNS
+from holdfast.adapters.sql.narrow_updates import NARROW
+from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.schema import tables
+from holdfast.adapters.sql.schema.columns import COLUMNS, ColumnMap
+from holdfast.ports.changes import AnyTable
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import ClosePolicy
+from holdfast.ports.tables import HISTORY, JOBS, OF_RUNS, RUNS, TABLES, OnInsert
 
-_RUN_NAME = ("namespace", "id", "generation")
-_RUN_ORIGIN = ("rerun_of", "rerun_from", "inherited")
-_JOB_KEY = ("run", "number")
-_STREAM_KEY = ("sink", "run")
-_SINK_FIXED = ("key", "namespace", "name")
+_NEVER_UPDATED: Final[Mapping[AnyTable, Sequence[str]]] = {RUNS: ("rerun_of", "rerun_from", "inherited")}
+"""Columns besides key and unique name that no update writes."""
+_DIFFERENT: Final[Mapping[AnyTable, Sequence[str]]] = {
+    RUNS: ("key", "id", "attributes", "parent"),
+    JOBS: ("run", "number", "item", "input"),
+    HISTORY: ("run", "number", "payload"),
+}
+"""The columns in which new rows of a batch usually differ (see `Dialect.insert`)."""
 _CANCELLING: Final = (
     "kind = 'cancel', state = 'queued', wake_at = NULL, attempts = 0, session = NULL, leased_at = NULL, "
     "lost_attempts = 0, check_after = NULL, give_up_at = NULL"
@@ -39,23 +49,51 @@ _ADVANCE_STREAM: Final = (
     "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
     "THEN excluded.due_at ELSE holdfast_outbox.due_at END"
 )
-"""The SQL of `Tables.advance_stream` for a stream that exists."""
+"""The SQL of `AdvanceStreams` for a stream that exists."""
+
+
+def _listed(columns: Sequence[str], table: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns)
+
+
+@attrs.frozen
+class ColumnUpdate:
+    """A statement that updates some columns of the rows of a table."""
+
+    write: Write
+    values: Callable[[Any], Row]
+    """Returns what it needs of a record."""
+    others: Callable[[Any], Row] | None
+    """Returns the other values of a record. A row in which one of them has changed needs another statement.
+
+    None if it writes all columns that may change.
+    """
+
+
+@attrs.frozen
+class TableWrites:
+    """The writes of the rows of one table."""
+
+    delete: Write
+    insert: Write
+    values: Callable[[Any], Row]
+    """Returns a record as a row to insert."""
+    updates: tuple[ColumnUpdate, ...]
+    """From the narrowest to one that writes all columns that may change."""
 
 
 @attrs.frozen
 class Writes:
-    """The writes of transactions, in the order of `NetChanges`."""
+    """The writes of transactions."""
 
+    tables: Mapping[AnyTable, TableWrites]
+    """In the order of `TABLES`."""
     removed_runs: tuple[Write, ...]
     """One for each table."""
-    removed_streams: Write
-    new_runs: Write
     attributes: Write
     """The index entries of new runs."""
     annotation_texts: Write
     """The index entries for annotations of existing runs."""
-    runs: tuple[Write, ...]
-    """From the narrowest to one that writes all columns that may change."""
     blocked_runs: Write
     held_jobs: Write
     cancelled_work: Write
@@ -63,48 +101,20 @@ class Writes:
     """Deletes the jobs of runs."""
     closed_nodes: Write
     """Deletes the jobs of nodes."""
-    closed_jobs: Write
-    new_jobs: Write
-    jobs: tuple[Write, ...]
-    """As `runs`."""
-    history: Write
-    pages: Write
-    """Map items."""
-    plans: Write
-    replies: Write
-    sessions: Write
-    new_leaders: Write
-    leaders: Write
-    notes: Write
-    """Attempt output."""
-    new_sinks: Write
-    sinks: Write
-    removed_sinks: Write
-    streams: Write
     stream_heads: Write
-    annotations: Write
-    artifacts: Write
-    ai_calls: Write
-    slots: Write
-    new_rates: Write
-    rates: Write
 
 
 def writes_for(dialect: Dialect) -> Writes:
-    """Build the writes for a database. A run's key, name and origin, and a job's key, never change."""
-    of_runs = (tables.attributes, tables.notes, tables.annotations, tables.artifacts, tables.ai_calls)
-    run_columns = [name for name in rows.RUN if name not in {"key", *_RUN_NAME, *_RUN_ORIGIN}]
-    job_columns = [name for name in rows.JOB if name not in _JOB_KEY]
+    """Build the writes for a database."""
+    parts = [COLUMNS[table.record].table for table in OF_RUNS if table is not JOBS]
     return Writes(
+        tables={table: _table_writes(dialect, table) for table in TABLES},
         removed_runs=(
-            *(dialect.delete(table, ("run",)) for table in (*of_runs, tables.history, tables.items)),
+            *(dialect.delete(table, ("run",)) for table in (tables.attributes, *parts)),
             dialect.delete(tables.runs, ("key",)),
         ),
-        removed_streams=dialect.delete(tables.outbox, _STREAM_KEY),
-        new_runs=dialect.insert(tables.runs, rows.RUN, own=("key", "id", "attributes", "parent")),
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
         annotation_texts=dialect.insert_annotation_texts(),
-        runs=tuple(dialect.update(tables.runs, ("key",), columns) for columns in (*OF_RUNS, run_columns)),
         blocked_runs=dialect.update(
             tables.runs, ("key",), ("updated_at", "last_row"), sets=_BLOCKED, only="status IS NOT NULL"
         ),
@@ -120,34 +130,45 @@ def writes_for(dialect: Dialect) -> Writes:
         ),
         closed_runs=dialect.delete(tables.jobs, ("run",), only="kind <> 'cancel'"),
         closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
-        closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
-        new_jobs=dialect.insert(tables.jobs, rows.JOB, own=("run", "number", "item", "input")),
-        jobs=tuple(dialect.update(tables.jobs, _JOB_KEY, columns) for columns in (*OF_JOBS, job_columns)),
-        history=dialect.insert(tables.history, rows.HISTORY, own=("run", "number", "payload")),
-        pages=dialect.insert(tables.items, rows.ITEMS),
-        plans=dialect.insert(tables.plans, rows.PLAN, on_conflict=OnConflict(("fingerprint",))),
-        replies=dialect.insert(tables.replies, rows.REPLY),
-        sessions=dialect.insert(tables.sessions, rows.SESSION, on_conflict=upsert(("id",), rows.SESSION)),
-        new_leaders=dialect.insert(tables.leaders, rows.LEADER),
-        leaders=dialect.update(tables.leaders, ("name",), [name for name in rows.LEADER if name != "name"]),
-        notes=dialect.insert(tables.notes, rows.NOTE),
-        new_sinks=dialect.insert(tables.sinks, rows.SINK),
-        sinks=dialect.update(tables.sinks, ("key",), [name for name in rows.SINK if name not in _SINK_FIXED]),
-        removed_sinks=dialect.delete(tables.sinks, ("key",)),
-        streams=dialect.update(
-            tables.outbox, _STREAM_KEY, [name for name in rows.STREAM if name not in _STREAM_KEY]
-        ),
         stream_heads=dialect.insert(
-            tables.outbox, rows.STREAM_HEAD, on_conflict=OnConflict(_STREAM_KEY, _ADVANCE_STREAM)
+            tables.outbox, rows.STREAM_HEAD, on_conflict=OnConflict(("sink", "run"), _ADVANCE_STREAM)
         ),
-        annotations=dialect.insert(tables.annotations, rows.ANNOTATION),
-        artifacts=dialect.insert(tables.artifacts, rows.ARTIFACT),
-        ai_calls=dialect.insert(
-            tables.ai_calls,
-            rows.AI_CALL,
-            on_conflict=OnConflict(),
-        ),
-        slots=dialect.insert(tables.slots, rows.SLOT),
-        new_rates=dialect.insert(tables.rates, rows.RATE),
-        rates=dialect.update(tables.rates, rows.SLOT, [name for name in rows.RATE if name not in rows.SLOT]),
     )
+
+
+def _table_writes(dialect: Dialect, table: AnyTable) -> TableWrites:
+    """Build the writes of a table. The key and the unique name of a row never change."""
+    mapped = COLUMNS[table.record]
+    key = mapped.columns_of(table.key)
+    fixed = {*key, *mapped.columns_of(table.unique), *_NEVER_UPDATED.get(table, ())}
+    changing = tuple(name for name in mapped.columns if name not in fixed)
+    own, on_conflict = _DIFFERENT.get(table, ()), _on_conflict(table, key, mapped.columns)
+    return TableWrites(
+        dialect.delete(mapped.table, key),
+        dialect.insert(mapped.table, mapped.columns, own=own, on_conflict=on_conflict),
+        rows.VALUES.get(mapped.record) or rows.values_of(mapped.record, mapped.columns),
+        tuple(
+            _column_update(mapped, dialect.update(mapped.table, key, columns), is_widest=columns is changing)
+            for columns in (*NARROW.get(table, ()), changing)
+            if columns
+        ),
+    )
+
+
+def _column_update(mapped: ColumnMap, write: Write, *, is_widest: bool) -> ColumnUpdate:
+    others = tuple(name for name in mapped.columns if name not in write.columns)
+    return ColumnUpdate(
+        write,
+        rows.values_of(mapped.record, write.columns),
+        None if is_widest else rows.values_of(mapped.record, others),
+    )
+
+
+def _on_conflict(table: AnyTable, key: Sequence[str], columns: Sequence[str]) -> OnConflict | None:
+    match table.on_insert:
+        case OnInsert.REFUSE:
+            return None
+        case OnInsert.REPLACE:
+            return upsert(key, columns)
+        case OnInsert.KEEP:
+            return OnConflict(() if table.unique else tuple(key))

@@ -161,13 +161,13 @@ class SqlTransaction:
         """See `Transaction.apply`."""
         if not changes:
             return
-        net = net_changes(changes)
+        net = self._do(lambda: net_changes(changes))
         plan = write_plan(net, self._writes, self._known)
         self._do(lambda: self._write(net, plan))
         self.wrote = True
 
     def _write(self, net: NetChanges, plan: WritePlan) -> None:
-        sure = is_sure(plan, net, self._writes, self._known)
+        sure = is_sure(net, self._known)
         receipt, self._receipt = self._receipt, None
         self._locking().write(plan, receipt, is_sure=sure)
 

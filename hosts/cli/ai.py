@@ -5,14 +5,12 @@ from typing import Literal
 import click
 from rich.table import Table
 
-from holdfast.hosts.cli.console import Screen, iso, one_line, safe, screen_options, table
+from holdfast.hosts.cli.console import Screen, format_length, one_line, safe, screen_options, table
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
-from holdfast.hosts.text import format_duration
-from holdfast.ports.clock import micros
+from holdfast.hosts.inspection.run_info import find_run
 
 _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")
 
@@ -44,15 +42,14 @@ def ai_command(
         if not calls:
             totals = ai_totals_of(engine.core, run.key, topic, by)
             if screen.as_json:
-                parts = [_totals_document(part) for part in totals.parts]
-                screen.data({**_totals_document(totals), f"by_{by}": parts})
+                screen.data(totals)
             else:
                 screen.write(_totals_table(totals, by))
             return
         found = ai_calls_of(engine.core, run.key, {"topic": topic, "texts": texts})
         if screen.as_json:
             for call in found:
-                screen.line(_call_document(call, texts=texts))
+                screen.line(call)
         else:
             screen.write(_calls_table(screen, list(found)))
 
@@ -68,7 +65,7 @@ def _totals_table(totals: AiTotals, by: str) -> Table:
             str(part.input_tokens),
             str(part.output_tokens),
             cost,
-            format_duration(round(part.duration.total_seconds() * 1_000_000)),
+            format_length(part.duration),
         )
     return rows
 
@@ -79,7 +76,7 @@ def _calls_table(screen: Screen, calls: list[AiCallInfo]) -> Table:
     )
     for call in calls:
         rows.add_row(
-            screen.instant(micros(call.at)),
+            screen.instant(call.at),
             place_name(call.stage, call.item),
             safe(call.topic),
             safe(call.model),
@@ -89,38 +86,3 @@ def _calls_table(screen: Screen, calls: list[AiCallInfo]) -> Table:
             one_line(call.error or "", 100),
         )
     return rows
-
-
-def _totals_document(totals: AiTotals) -> dict[str, object]:
-    return {
-        **({"name": totals.name} if totals.name else {}),
-        "calls": totals.calls,
-        "failed": totals.failed,
-        "unpriced": totals.unpriced,
-        "input_tokens": totals.input_tokens,
-        "output_tokens": totals.output_tokens,
-        "cost": f"{totals.cost:f}",
-        "duration_seconds": totals.duration.total_seconds(),
-    }
-
-
-def _call_document(call: AiCallInfo, *, texts: bool) -> dict[str, object]:
-    document: dict[str, object] = {
-        "at": iso(micros(call.at)),
-        "topic": call.topic,
-        "model": call.model,
-        "kind": call.kind.value,
-        "stage": call.stage,
-        "item": call.item,
-        "epoch": call.epoch,
-        "input_tokens": call.input_tokens,
-        "output_tokens": call.output_tokens,
-        "cost": None if call.cost is None else f"{call.cost:f}",
-        "duration_seconds": None if call.duration is None else call.duration.total_seconds(),
-        "batch": call.batch,
-        "batch_index": call.batch_index,
-        "error": call.error,
-        "metadata": dict(call.metadata),
-        "cursor": call.cursor,
-    }
-    return {**document, "prompt": call.prompt, "response": call.response} if texts else document

@@ -7,15 +7,14 @@ from typing import Final
 
 import click
 
-from holdfast.hosts.cli.console import Screen, iso, safe, screen_options, table
+from holdfast.hosts.cli.console import Screen, safe, screen_options, table
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
-from holdfast.hosts.execution.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.execution.artifacts import artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
-from holdfast.ports.clock import micros
 from holdfast.ports.records.run import Run
 
 _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
@@ -93,27 +92,13 @@ def _path(name: str, target_file: str | None) -> Path | None:
 def _list(screen: Screen, core: Core, run: Run) -> None:
     found = [artifact_info(one) for one in artifacts_of(core.stores.persistence, run.key, run.inherited)]
     if screen.as_json:
-        screen.data([_document(one) for one in found])
+        screen.data(found)
         return
     if not found:
         screen.note("No artifacts.")
         return
     rows = table("name", "stage", "type", "size", "at", right=("size",))
     for one in found:
-        at = screen.instant(micros(one.at))
         place = place_name(one.stage, one.item)
-        rows.add_row(safe(one.name), place, safe(one.content_type), str(one.size), at)
+        rows.add_row(safe(one.name), place, safe(one.content_type), str(one.size), screen.instant(one.at))
     screen.write(rows)
-
-
-def _document(one: ArtifactInfo) -> dict[str, object]:
-    return {
-        "name": one.name,
-        "stage": one.stage,
-        "item": one.item,
-        "epoch": one.epoch,
-        "at": iso(micros(one.at)),
-        "content_type": one.content_type,
-        "size": one.size,
-        "sha256": one.sha256,
-    }

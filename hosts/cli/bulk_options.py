@@ -130,7 +130,7 @@ def _count(screen: Screen, action: Action, found: Mapping[RunStatus, int], limit
     total = sum(found.values())
     number = total if limit is None else min(limit, total)
     if screen.as_json:
-        by_status = {status.value: found[status] for status in RunStatus if status in found}
+        by_status = {status: found[status] for status in RunStatus if status in found}
         screen.data({"would_change": number, "total": total, "by_status": by_status})
         return
     parts = ", ".join(f"{found[status]} {status}" for status in RunStatus if status in found)
@@ -149,7 +149,7 @@ def _progress(screen: Screen, so_far: BulkResult) -> None:
 
 def _print_result(screen: Screen, action: Action, result: BulkResult) -> None:
     if screen.as_json:
-        screen.data(attrs.asdict(result))
+        screen.data(result)
         return
     for refusal in result.refusals:
         screen.note(Text.assemble((safe(refusal.id), "bold"), f": {safe(refusal.message)}"))

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "run start": f"{_HERE}.run_start:start_command",
     "run list": f"{_HERE}.run_list:list_command",
     "run show": f"{_HERE}.run_show:show_command",
+    "run children": f"{_HERE}.run_show:children_command",
     "run wait": f"{_HERE}.run_wait:wait_command",
     "run logs": f"{_HERE}.run_logs:logs_command",
     "run annotate": f"{_HERE}.annotate:annotate_command",

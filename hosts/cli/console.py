@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import ClassVar, Final, TextIO
 
 import click
@@ -23,10 +23,10 @@ from rich.text import Text
 from typing_extensions import override
 
 from holdfast.hosts.cli.exit_codes import Exit, Problem
-from holdfast.hosts.text import format_instant
-from holdfast.ports.clock import instant
+from holdfast.hosts.inspection.json_form import json_form
+from holdfast.hosts.text import format_duration, format_instant
+from holdfast.ports.clock import micros
 from holdfast.ports.json import compact, parse
-from holdfast.ports.records.values import Micros
 from holdfast.ports.texts import escape_line, escape_text
 from holdfast.ports.urls import hide, secrets_of
 
@@ -48,7 +48,6 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
 }
 _WIDTH_ELSEWHERE: Final = 10_000
 """Line width without a terminal: programs that read a pipe need whole lines."""
-_SECOND: Final = 1_000_000
 WEBHOOK_SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
 """Prefix of the environment variables with the signing secrets of webhooks. The suffix is the sink's name."""
 _VARIABLES: Final = ("HOLDFAST_ENGINE", "HOLDFAST_URL")
@@ -93,12 +92,12 @@ class Screen:
             self.err.print(written, highlight=False, soft_wrap=True)
 
     def data(self, value: object) -> None:
-        """Write a result for programs: one JSON document."""
-        _write(json.dumps(value, indent=2) + "\n")
+        """Write a result for programs: one JSON document. See `json_form`."""
+        _write(json.dumps(json_form(value), indent=2) + "\n")
 
     def line(self, value: object) -> None:
         """Write one of several results for programs: a line of JSON."""
-        _write(compact(value) + "\n")
+        _write(compact(json_form(value)) + "\n")
 
     def document(self, text: str) -> None:
         """Write a text unchanged."""
@@ -139,9 +138,9 @@ class Screen:
         if problem.detail:
             self.note(Text(safe_lines(problem.detail.rstrip()), style="dim"))
 
-    def instant(self, at: Micros, *, fine: bool = False) -> str:
+    def instant(self, at: datetime, *, fine: bool = False) -> str:
         """Return an instant as local time, or as UTC with `--utc`. `fine` adds fractions of a second."""
-        return format_instant(at, self.zone, fine=fine)
+        return format_instant(micros(at), self.zone, fine=fine)
 
 
 def safe(text: str) -> str:
@@ -200,14 +199,9 @@ def screen_options(body: Callable[..., None]) -> Callable[..., None]:
     return with_screen
 
 
-def seconds_of(length: Micros | None) -> float | None:
-    """Return a duration in seconds."""
-    return None if length is None else length / _SECOND
-
-
-def iso(at: Micros | None) -> str | None:
-    """Return an instant in ISO 8601, in UTC."""
-    return None if at is None else instant(at).isoformat(timespec="microseconds").replace("+00:00", "Z")
+def format_length(length: timedelta) -> str:
+    """Return a duration as text, in at most two units."""
+    return format_duration(length // timedelta(microseconds=1))
 
 
 def secrets_given(arguments: Sequence[str], environment: Mapping[str, str]) -> Sequence[str]:

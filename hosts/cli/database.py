@@ -1,12 +1,14 @@
 """The commands `holdfast db upgrade` and `holdfast db status`."""
 
+from pathlib import Path
+
 import click
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
 from holdfast.hosts.cli.engine_options import Target, engine_options, schema_there
-from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_refusal
 from holdfast.ports.queries.store import CountAll, StoreCounts
@@ -29,6 +31,7 @@ def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -
     """Create a store's tables, or migrate them to this version. Safe to repeat and to run concurrently."""
     spec, _ = target.split(words)
     with target.opened(spec, checks_schema=False) as engine:
+        _check_folder(engine.core.stores.file)
         before = schema_there(engine)
         engine.core.stores.persistence.setup()
         after = schema_there(engine)
@@ -40,6 +43,12 @@ def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -
         screen.write(f"Created the tables: version {after}")
     else:
         screen.write(f"Upgraded the tables from version {before} to {after}")
+
+
+def _check_folder(file: Path | None) -> None:
+    """Raise CliError if the folder of a store's file does not exist: a retry would not help."""
+    if file is not None and not file.absolute().parent.is_dir():
+        raise CliError(Exit.USAGE, "file", f"{file} cannot be created: its folder does not exist")
 
 
 @database.command("status", epilog=_EXITS)

@@ -1,5 +1,6 @@
 """The command `holdfast doctor`."""
 
+import attrs
 import click
 from rich.text import Text
 
@@ -9,8 +10,9 @@ from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
 from holdfast.hosts.text import counted
+from holdfast.hosts.wiring.stores import check_schema
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.UNHEALTHY)
 
 
 @click.command("doctor", epilog=_EXITS)
@@ -39,12 +41,13 @@ def doctor_command(
 ) -> None:
     """Check a namespace, or all of them, for inconsistencies."""
     spec, _ = target.split(words)
-    with target.opened(spec, checks_schema=False) as engine:
+    with target.opened(spec) as engine:
+        check_schema(engine.core.stores)
         diagnosis = engine.sync.doctor(
             repair=repair, blobs=check_blobs, limit=limit, all_namespaces=all_namespaces
         )
     if screen.as_json:
-        screen.data(_document(diagnosis))
+        screen.data({"healthy": diagnosis.is_sound, **attrs.asdict(diagnosis)})
     else:
         _print_findings(screen, diagnosis)
     raise SystemExit(Exit.OK if diagnosis.is_sound else Exit.UNHEALTHY)
@@ -76,26 +79,3 @@ def _where(finding: DoctorFinding) -> str:
     generation = "" if finding.generation in {None, 1} else f", generation {finding.generation}"
     namespace = "" if finding.namespace in {None, "default"} else f" of {safe(finding.namespace or '')}"
     return f"run {safe(finding.run_id)}{namespace}{generation}: "
-
-
-def _document(diagnosis: Diagnosis) -> dict[str, object]:
-    return {
-        "healthy": diagnosis.is_sound,
-        "runs": diagnosis.runs,
-        "blobs": diagnosis.blobs,
-        "found": dict(diagnosis.found),
-        "repaired": diagnosis.repaired,
-        "findings": [
-            {
-                "code": finding.code,
-                "text": finding.text,
-                "advice": finding.advice,
-                "namespace": finding.namespace,
-                "run_id": finding.run_id,
-                "generation": finding.generation,
-                "key": finding.key,
-                "repaired": finding.repaired,
-            }
-            for finding in diagnosis.findings
-        ],
-    }

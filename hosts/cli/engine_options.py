@@ -80,6 +80,11 @@ class Target:
             raise click.UsageError(
                 f"name the store: MODULE:ENGINE or --url URL, or set {ENGINE_VARIABLE} or {URL_VARIABLE}"
             )
+        if url is None and spec is not None and ":" not in spec:
+            raise _bad(
+                f"{spec!r} is not an engine: write MODULE:ENGINE, such as shop.workflows:engine, or the URL of a store,"
+                " such as sqlite:///runs.db"
+            )
         engine = self._engine_of_module(spec or "") if url is None else self._engine_of_url(url)
         engine.core.lifecycle.reopen()  # a program may run several commands on one engine
         try:

@@ -82,6 +82,7 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.RunNotFoundError, Exit.NOT_FOUND),
     (e.UnknownWorkflowError, Exit.NOT_FOUND),
     (e.ArtifactMissingError, Exit.NOT_FOUND),
+    (e.ResultMissingError, Exit.NOT_FOUND),
     (e.SinkNotFoundError, Exit.NOT_FOUND),
     (e.InvalidCommandError, Exit.USAGE),
     (e.CommandError, Exit.REFUSED),

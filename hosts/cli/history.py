@@ -8,8 +8,8 @@ import click
 from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.functions.history_document import RunHistory, read_history
+from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.text import counted
 from holdfast.ports.errors import InvalidHistoryError
 

@@ -3,13 +3,15 @@
 import logging
 import sys
 import traceback
+from datetime import UTC, datetime
 from typing import Final
 
 from rich.text import Text
 from typing_extensions import override
 
-from holdfast.hosts.cli.console import Screen, iso, safe, safe_lines
+from holdfast.hosts.cli.console import Screen, safe, safe_lines
 from holdfast.hosts.execution.logging_bridge import ReplayFilter
+from holdfast.hosts.inspection.json_form import json_form
 from holdfast.hosts.wiring.safe_logs import traceback_text
 from holdfast.ports.json import compact
 from holdfast.ports.urls import hide
@@ -47,7 +49,7 @@ class ScreenHandler(logging.Handler):
 
     def _emit_json(self, record: logging.LogRecord) -> None:
         data: dict[str, object] = {
-            "at": iso(round(record.created * 1_000_000)),
+            "at": _at(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": hide(record.getMessage(), self._screen.secrets),
@@ -61,12 +63,12 @@ class ScreenHandler(logging.Handler):
         if record.exc_info:
             lines = "".join(traceback.format_exception(*record.exc_info))
             data["traceback"] = hide(lines, self._screen.secrets)
-        sys.stderr.write(compact(data) + "\n")
+        sys.stderr.write(compact(json_form(data)) + "\n")
         sys.stderr.flush()
 
     def _emit_text(self, record: logging.LogRecord) -> None:
         line = Text.assemble(
-            (self._screen.instant(round(record.created * 1_000_000)), "dim"),
+            (self._screen.instant(_at(record)), "dim"),
             "  ",
             (f"{record.levelname:<7}", _LEVEL_STYLES.get(record.levelname, "")),
             "  ",
@@ -78,6 +80,10 @@ class ScreenHandler(logging.Handler):
         if record.exc_info:
             text = hide(traceback_text(record), self._screen.secrets)
             self._screen.note(Text(text, style="dim"))
+
+
+def _at(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
 
 
 def log_holdfast(screen: Screen) -> None:

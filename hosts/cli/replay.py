@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import Final, cast
 
+import attrs
 import click
 from rich.text import Text
 
@@ -57,7 +58,7 @@ def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: t
             _print_upgrade(screen, upgrade, f"{file}: run ")
     if screen.as_json:
         screen.data(
-            [{"file": file, **_document(upgrade)} for file, upgrade in zip(files, found, strict=True)]
+            [{"file": file, **attrs.asdict(upgrade)} for file, upgrade in zip(files, found, strict=True)]
         )
     raise SystemExit(_exit(found))
 
@@ -125,7 +126,7 @@ def check_upgrade_command(
                 "runs": there,
                 "checked": len(found),
                 "counts": {verdict.value: counts[verdict] for verdict in UpgradeVerdict if counts[verdict]},
-                "found": [_document(upgrade) for upgrade in found],
+                "found": found,
             }
         )
     else:
@@ -174,19 +175,3 @@ def _print_upgrade(screen: Screen, upgrade: UpgradeCheck, what: str = "") -> Non
 
 def _word(verdict: UpgradeVerdict) -> str:
     return _WORDS.get(verdict, verdict.value)
-
-
-def _document(upgrade: UpgradeCheck) -> dict[str, object]:
-    return {
-        "verdict": upgrade.verdict.value,
-        "run_id": upgrade.run_id,
-        "generation": upgrade.generation,
-        "workflow": upgrade.workflow,
-        "version": upgrade.version,
-        "rows": upgrade.rows,
-        "message": upgrade.message,
-        "row": upgrade.row,
-        "call": upgrade.call,
-        "recorded": upgrade.recorded,
-        "requested": upgrade.requested,
-    }

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
 import click
 from rich.table import Table
 from rich.text import Text
@@ -144,7 +143,7 @@ def rerun_command(
 
 def _show_preview(screen: Screen, preview: RerunPreview) -> None:
     if screen.as_json:
-        screen.data(attrs.asdict(preview))
+        screen.data(preview)
         return
     begin = "from the start" if preview.stage is None else f"from {safe(preview.stage)}"
     screen.write(f"{safe(preview.run_id)} would run again {begin}, as generation {preview.generation}")
@@ -169,7 +168,7 @@ def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
     if preview.timers:
         yield "Waits", f"again for {counted(len(preview.timers), 'timer')}: {safe(', '.join(preview.timers))}"
     if preview.starts:
-        yield "Starts", f"again, as new runs: {safe(', '.join(preview.starts))}"
+        yield "Starts", f"new child runs in place of {safe(', '.join(preview.starts))}"
     if preview.children:
         yield "Takes over", safe(", ".join(preview.children))
     if preview.messages:
@@ -180,7 +179,7 @@ def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
 
 def _print_rerun(screen: Screen, answer: RunRerun) -> None:
     if screen.as_json:
-        screen.data({**attrs.asdict(answer), "status": answer.status.value})
+        screen.data(answer)
         return
     begin = "from the start" if answer.stage is None else f"from {safe(answer.stage)}"
     line = Text(f"{safe(answer.run_id)} runs again {begin}, as generation {answer.generation}")

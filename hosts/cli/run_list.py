@@ -7,11 +7,10 @@ from typing import Final, cast
 
 import click
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text, table
+from holdfast.hosts.cli.console import Screen, format_length, safe, screen_options, status_text, table
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
-from holdfast.hosts.cli.json_output import run_document, run_length
 from holdfast.hosts.inspection.filters import (
     CountOptions,
     ListOptions,
@@ -19,12 +18,10 @@ from holdfast.hosts.inspection.filters import (
     run_filter,
     run_list_query,
 )
-from holdfast.hosts.text import format_duration
+from holdfast.hosts.inspection.run_info import RunCounts, RunInfo, read_infos
 from holdfast.hosts.wiring.services import Core
-from holdfast.ports.clock import micros
 from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
-from holdfast.ports.records.run import Run, RunStatus
-from holdfast.ports.records.values import Micros
+from holdfast.ports.records.run import RunStatus
 
 LIMIT_MAX: Final = 10_000
 LIMIT: Final = 20
@@ -93,20 +90,20 @@ def list_command(
             "after": after,
             "limit": limit or LIMIT,
         }
-        _list(screen, core, run_list_query(core.namespace, options, "run list"), micros(now))
+        _list(screen, core, run_list_query(core.namespace, options, "run list"), now)
 
 
 def _instant(moment: object, now: datetime, screen: Screen) -> datetime | None:
     return instant_of(cast("datetime | timedelta | None", moment), now, utc=screen.zone is not None)
 
 
-def _list(screen: Screen, core: Core, wanted: RunListQuery, now: Micros) -> None:
+def _list(screen: Screen, core: Core, wanted: RunListQuery, now: datetime) -> None:
     limit = cast("int", wanted.limit)
     query = ListRuns(wanted.which, after=wanted.after, oldest_first=wanted.oldest_first, limit=limit + 1)
     found = core.stores.persistence.read(query)
-    runs = tuple(islice(found, limit))
+    runs = list(read_infos(core, islice(found, limit)))
     if screen.as_json:
-        screen.data([{**run_document(run, now), "cursor": run.place.text} for run in runs])
+        screen.data(runs)
     elif not runs:
         is_narrowed = wanted.after is not None or wanted.which != RunFilter(
             namespace=core.namespace, newest=True
@@ -115,33 +112,34 @@ def _list(screen: Screen, core: Core, wanted: RunListQuery, now: Micros) -> None
     else:
         _show(screen, runs, now)
         if len(found) > limit:
-            screen.note(f"More runs: --after {runs[-1].place.text}")
+            screen.note(f"More runs: --after {found[limit - 1].place.text}")
 
 
 def _count(screen: Screen, core: Core, which: RunFilter) -> None:
     found: Mapping[RunStatus, int] = core.stores.persistence.read(CountRuns(which))
     statuses = [status for status in RunStatus if not which.statuses or status in which.statuses]
-    total = sum(found.values())
+    counts = RunCounts(
+        total=sum(found.values()), by_status={status: found.get(status, 0) for status in statuses}
+    )
     if screen.as_json:
-        by_status = {status.value: found.get(status, 0) for status in statuses}
-        screen.data({"total": total, "by_status": by_status})
+        screen.data(counts)
         return
     rows = table("status", "runs", right=("runs",))
-    for status in statuses:
-        if which.statuses or found.get(status):
-            rows.add_row(status_text(status), str(found.get(status, 0)))
-    rows.add_row("total", str(total))
+    for status, number in counts.by_status.items():
+        if which.statuses or number:
+            rows.add_row(status_text(status), str(number))
+    rows.add_row("total", str(counts.total))
     screen.write(rows)
 
 
-def _show(screen: Screen, runs: tuple[Run, ...], now: Micros) -> None:
+def _show(screen: Screen, runs: list[RunInfo], now: datetime) -> None:
     rows = table("id", "workflow", "status", "age", "duration", right=("age", "duration"))
     for run in runs:
         rows.add_row(
             safe(run.id),
             f"{run.workflow}@{run.version}",
             status_text(run.status),
-            format_duration(max(0, now - run.created_at)),
-            format_duration(run_length(run, now)),
+            format_length(max(timedelta(), now - run.created_at)),
+            format_length(run.duration),
         )
     screen.write(rows)

@@ -4,18 +4,14 @@ import time
 from collections.abc import Iterable
 
 import click
-from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, iso, safe, safe_lines, screen_options
+from holdfast.hosts.cli.console import Screen, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.run_facts import find_run
-from holdfast.hosts.cli.text_output import place_name
+from holdfast.hosts.cli.text_output import log_text
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions, LogReader
-from holdfast.kernel.authoring.stage_context import LEVELS, Level
-from holdfast.ports.clock import micros
-
-_STYLES = {"warning": "yellow", "error": "red", "critical": "bold red", "debug": "dim"}
+from holdfast.hosts.inspection.run_info import find_run
+from holdfast.kernel.authoring.attempt_context import LEVELS, Level
 
 
 @click.command("logs", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
@@ -61,37 +57,6 @@ def logs_command(
 def _show(screen: Screen, lines: Iterable[LogLine]) -> None:
     for line in lines:
         if screen.as_json:
-            screen.line(_document(line))
+            screen.line(line)
         else:
-            screen.write(_text(screen, line))
-
-
-def _document(line: LogLine) -> dict[str, object]:
-    return {
-        "at": iso(micros(line.at)),
-        "level": line.level,
-        "message": line.message,
-        "fields": dict(line.fields),
-        "stage": line.stage,
-        "item": line.item,
-        "attempt": line.attempt,
-        "epoch": line.epoch,
-        "cursor": line.cursor,
-    }
-
-
-def _text(screen: Screen, line: LogLine) -> Text:
-    place = place_name(line.stage, line.item) if line.stage else f"epoch {line.epoch}"
-    text = Text.assemble(
-        (screen.instant(micros(line.at), fine=True), "dim"),
-        "  ",
-        (f"{line.level:8}", _STYLES.get(line.level, "")),
-        "  ",
-        (place, "cyan"),
-        "  ",
-        safe_lines(line.message),
-    )
-    for name, value in line.fields.items():
-        text.append(f" {safe(name)}=", style="dim")
-        text.append(safe(str(value)))
-    return text
+            screen.write(log_text(screen, line, level=True))

@@ -6,16 +6,15 @@ from typing import Final, cast
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, iso, safe, screen_options, table
+from holdfast.hosts.cli.console import Screen, safe, screen_options, table
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.messages import MessageInfo, messages_of
+from holdfast.hosts.inspection.run_info import find_run
 from holdfast.kernel.authoring.call_types import CallForm
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.ports.clock import micros
 from holdfast.ports.json import compact, parse_input
 from holdfast.ports.records.run import Run
 
@@ -99,14 +98,14 @@ def messages_command(
         run = find_run(engine.core, run_id, generation)
         found = [one for one in messages_of(engine.core, run) if not unread or one.state not in _READ]
     if screen.as_json:
-        screen.data([_document(one) for one in found])
+        screen.data(found)
         return
     if not found:
         screen.note(f"{safe(run.id)} has no such messages.")
         return
     rows = table("Row", "Channel", "Sent", "State", "Key")
     for one in found:
-        sent = screen.instant(micros(one.sent_at))
+        sent = screen.instant(one.sent_at)
         rows.add_row(str(one.number), safe(one.channel), sent, _state(run, one), safe(one.key or ""))
     screen.write(rows)
 
@@ -118,19 +117,6 @@ def _state(run: Run, message: MessageInfo) -> str:
         return f"refused: {safe(message.why)}"
     state = message.state.replace("_", " ")
     return f"{state}, with a start" if message.has_start else state
-
-
-def _document(message: MessageInfo) -> dict[str, object]:
-    return {
-        "number": message.number,
-        "generation": message.generation,
-        "channel": message.channel,
-        "sent_at": iso(micros(message.sent_at)),
-        "state": message.state,
-        "why": message.why,
-        "key": message.key,
-        "has_start": message.has_start,
-    }
 
 
 @click.command("query", epilog=exits(*_QUERY_EXITS))

@@ -13,9 +13,9 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, actor_option, default_engine
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import instant_of, length, named_texts, start_moment
-from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.run_wait import wait_for
 from holdfast.hosts.client.client import Client
+from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final, Protocol
 
 import attrs
@@ -14,23 +15,21 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.console import Screen, format_length, safe, screen_options, status_text
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.cli.json_output import run_document, run_length
-from holdfast.hosts.cli.run_facts import find_run, result_text
 from holdfast.hosts.cli.text_output import progress_text
-from holdfast.hosts.inspection.run_info import end_cause
-from holdfast.hosts.text import counted, format_duration
+from holdfast.hosts.inspection.logs import progress_info
+from holdfast.hosts.inspection.run_info import RunInfo, RunResult, find_run, read_info
+from holdfast.hosts.inspection.values import result_text
+from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
-from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.queries.history import NotesOf
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
-from holdfast.ports.records.values import Micros
 
 LOOK_SECONDS: Final = 0.5
 """Interval at which the run's progress is read. The listener reports its end without delay."""
@@ -80,12 +79,16 @@ def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exi
         run = _ended(screen, core, run, timeout, until)
         if run.has_successor:  # wait for the next generation as well
             run = find_run(core, run.id)
-    now = micros(core.clock.now())
+    info = read_info(core, run)
+    result = result_text(core, run) if run.status is RunStatus.COMPLETED else "null"
     if screen.as_json:
-        result = parse(result_text(core, run)) if run.status is RunStatus.COMPLETED else None
-        screen.data({**run_document(run, now), "result": result})
-    else:
-        _show_end(screen, core, run, now)
+        screen.data(RunResult(**attrs.asdict(info, recurse=False), result=parse(result)))
+        return _ENDS[run.status]
+    end = f" after {format_length(info.duration)}"
+    line = Text.assemble((safe(run.id), "bold"), " ", status_text(run.status), end)
+    screen.note(line.append(f": {safe(info.end_cause)}" if info.end_cause else ""))
+    if run.status is RunStatus.COMPLETED:
+        screen.value(result)
     return _ENDS[run.status]
 
 
@@ -98,9 +101,9 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
             while True:
                 # The run may have ended before `when_ended` was called.
                 view = watch.look()
-                shown.show(view, micros(core.clock.now()))
+                shown.show(view, core.clock.now())
                 if view.run.status in TERMINAL:
-                    return view.run
+                    return watch.run
                 left = LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - clock.monotonic())
                 if left <= 0:
                     raise CliError(
@@ -120,17 +123,6 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
         future.cancel()
 
 
-def _show_end(screen: Screen, core: Core, run: Run, now: Micros) -> None:
-    length = format_duration(run_length(run, now))
-    line = Text.assemble((safe(run.id), "bold"), " ", status_text(run.status), f" after {length}")
-    if run.status is RunStatus.COMPLETED:
-        screen.note(line)
-        screen.value(result_text(core, run))
-        return
-    cause = end_cause(run)
-    screen.note(Text.assemble(line, f": {safe(cause)}" if cause else ""))
-
-
 @attrs.frozen
 class OpenStage:
     """A stage that is under way. For a map: how many of its items are done."""
@@ -144,7 +136,7 @@ class OpenStage:
 class ProgressSnapshot:
     """The progress of a run at one instant."""
 
-    run: Run
+    run: RunInfo
     done: tuple[str, ...]
     """The names of completed stages."""
     open: tuple[OpenStage, ...]
@@ -161,23 +153,31 @@ class ProgressReader:
     def __init__(self, core: Core, run: Run) -> None:
         self._core = core
         self._plan: Plan = core.inputs.plan(run.plan)
-        self._key = run.key
+        self.run = run
+        """The run as it was when it was last read."""
         self._note = ""
         self._message = ""
 
     def look(self) -> ProgressSnapshot:
         """Return the current progress."""
-        (run,) = self._core.stores.persistence.read(RunsByKey((self._key,)))
+        (self.run,) = self._core.stores.persistence.read(RunsByKey((self.run.key,)))
         self._listen()
-        return attrs.evolve(view_of(run, self._plan), message=self._message)
+        done, under_way = _stages(self.run, self._plan)
+        return ProgressSnapshot(
+            run=read_info(self._core, self.run),
+            done=done,
+            open=under_way,
+            stages=len(self._plan.nodes),
+            message=self._message,
+        )
 
     def _listen(self) -> None:
         """Read the attempt output since the last call, at most `_PAGES_PER_LOOK` pages of it."""
         for _ in range(_PAGES_PER_LOOK):
-            notes = self._core.stores.persistence.read(NotesOf(self._key, self._note, _NOTES_PAGE))
+            notes = self._core.stores.persistence.read(NotesOf(self.run.key, self._note, _NOTES_PAGE))
             progress_notes = [note for note in notes if note.kind == "progress"]
             if progress_notes:
-                self._message = progress_text(max(progress_notes, key=lambda note: note.at).data)
+                self._message = progress_text(progress_info(max(progress_notes, key=lambda note: note.at)))
             if notes:
                 self._note = notes[-1].id
             if len(notes) < _NOTES_PAGE:
@@ -187,13 +187,13 @@ class ProgressReader:
 class Display(Protocol):
     """Shows the progress of a run to people."""
 
-    def show(self, view: ProgressSnapshot, now: Micros) -> None:
+    def show(self, view: ProgressSnapshot, now: datetime) -> None:
         """Show a view."""
         ...
 
 
-def view_of(run: Run, plan: Plan) -> ProgressSnapshot:
-    """Return the progress of a run as its row has it."""
+def _stages(run: Run, plan: Plan) -> tuple[tuple[str, ...], tuple[OpenStage, ...]]:
+    """Return the completed stages of a run, and those under way, as its row has them."""
     progress = progress_from(run.progress)
     done = [node.name for group in plan.groups[: progress.group] for node in group.nodes]
     under_way: list[OpenStage] = []
@@ -206,7 +206,7 @@ def view_of(run: Run, plan: Plan) -> ProgressSnapshot:
             under_way.append(OpenStage(node.name, at.map.done, at.map.total))
         else:
             under_way.append(OpenStage(node.name, 0 if isinstance(node, MapPlan) else None))
-    return ProgressSnapshot(run=run, done=tuple(done), open=tuple(under_way), stages=len(plan.nodes))
+    return tuple(done), tuple(under_way)
 
 
 class Bars:
@@ -216,11 +216,11 @@ class Bars:
         self._live = live
         self._spinner = Spinner("dots", style="cyan")
 
-    def show(self, view: ProgressSnapshot, now: Micros) -> None:
+    def show(self, view: ProgressSnapshot, now: datetime) -> None:
         """See `Display.show`."""
         title = Table.grid(padding=(0, 1))
         name = Text(safe(view.run.id), style="bold")
-        passed = Text(format_duration(run_length(view.run, now)), style="dim")
+        passed = Text(format_length(view.run.duration), style="dim")
         workflow = f"{view.run.workflow}@{view.run.version}"
         title.add_row(self._spinner, name, workflow, status_text(view.run.status), passed)
         bars = Table.grid(padding=(0, 1))
@@ -246,7 +246,7 @@ class Lines:
         self._tenths: dict[str, int] = {}
         self._message = ""
 
-    def show(self, view: ProgressSnapshot, now: Micros) -> None:
+    def show(self, view: ProgressSnapshot, now: datetime) -> None:
         """See `Display.show`."""
         for name in view.done:
             if name not in self._done:
@@ -262,7 +262,7 @@ class Lines:
             self._message = view.message
             self._print(now, view.message)
 
-    def _print(self, now: Micros, text: str) -> None:
+    def _print(self, now: datetime, text: str) -> None:
         self._screen.note(f"{self._screen.instant(now)}  {text}")
 
 

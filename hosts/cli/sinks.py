@@ -10,8 +10,6 @@ from holdfast.hosts.cli.console import Screen, one_line, safe, screen_options, t
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import instant_of, moment
-from holdfast.hosts.events.sinks import SinkInfo
-from holdfast.ports.clock import micros
 from holdfast.ports.errors import SinkNotFoundError
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
@@ -54,9 +52,9 @@ def add_command(
         begin = instant_of(since, engine.core.clock.now(), utc=screen.zone is not None)
         sink = engine.sync.register_sink(name, since=begin, types=types)
     if screen.as_json:
-        screen.data(sink_document(sink))
+        screen.data(sink)
     else:
-        screen.write(f"{sink.name} receives the events since {screen.instant(micros(sink.since))}")
+        screen.write(f"{sink.name} receives the events since {screen.instant(sink.since)}")
 
 
 @click.command("remove", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
@@ -86,7 +84,7 @@ def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> 
     with target.opened(spec) as engine:
         sinks = engine.sync.sinks()
     if screen.as_json:
-        screen.data([sink_document(sink) for sink in sinks])
+        screen.data(sinks)
     elif not sinks:
         screen.note("No sinks.")
     else:
@@ -102,28 +100,13 @@ def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> 
         for sink in sinks:
             rows.add_row(
                 sink.name,
-                screen.instant(micros(sink.since)),
+                screen.instant(sink.since),
                 " ".join(sink.types) or "all",
                 str(sink.failures),
                 str(sink.dead_letters),
                 one_line(sink.error or ""),
             )
         screen.write(rows)
-
-
-def sink_document(sink: SinkInfo) -> dict[str, object]:
-    """Return a sink as JSON data."""
-    return {
-        "name": sink.name,
-        "since": sink.since.isoformat(),
-        "created_at": sink.created_at.isoformat(),
-        "registered_by": None if sink.registered_by is None else sink.registered_by.data,
-        "types": list(sink.types),
-        "failures": sink.failures,
-        "retry_at": None if sink.retry_at is None else sink.retry_at.isoformat(),
-        "error": sink.error,
-        "dead_lettered": sink.dead_letters,
-    }
 
 
 @click.command("list", epilog=_LETTER_EXITS)
@@ -147,20 +130,7 @@ def letters_command(
     with target.opened(spec) as engine:
         letters = list(islice(engine.sync.dead_letters(sink=sink, run_id=run_id), limit))
     if screen.as_json:
-        screen.data(
-            [
-                {
-                    "sink": letter.sink,
-                    "run_id": letter.run_id,
-                    "number": letter.number,
-                    "waiting": letter.waiting,
-                    "attempts": letter.attempts,
-                    "dead_lettered_at": letter.dead_lettered_at.isoformat(),
-                    "error": letter.error,
-                }
-                for letter in letters
-            ]
-        )
+        screen.data(letters)
     elif not letters:
         screen.note("No dead letters.")
     else:
@@ -171,7 +141,7 @@ def letters_command(
                 safe(letter.run_id),
                 str(letter.number),
                 str(letter.waiting),
-                screen.instant(micros(letter.dead_lettered_at)),
+                screen.instant(letter.dead_lettered_at),
                 one_line(letter.error),
             )
         screen.write(rows)

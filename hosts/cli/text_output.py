@@ -1,19 +1,30 @@
-"""History rows and attempt output as lines of text."""
+"""History events, steps, log lines, progress and values as text for people."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final, cast
 
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, one_line, safe, safe_lines, table
-from holdfast.hosts.cli.run_facts import StageItem
-from holdfast.hosts.cli.step_table import error_line
+from holdfast.hosts.cli.console import (
+    Screen,
+    format_length,
+    one_line,
+    safe,
+    safe_lines,
+    status_text,
+    table,
+)
+from holdfast.hosts.inspection.logs import LogLine, ProgressInfo
+from holdfast.hosts.inspection.run_info import RunEvent
+from holdfast.hosts.inspection.steps import StepDetails, error_line
+from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.text import counted, format_duration
 from holdfast.kernel.history import events
 from holdfast.ports.actors import Actor
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.clock import micros
+from holdfast.ports.json import compact
 
 _TYPE_STYLES: Final = {
     "completed": "green",
@@ -25,6 +36,7 @@ _TYPE_STYLES: Final = {
     "repaired": "magenta",
     "paused": "magenta",
 }
+_LEVEL_STYLES: Final = {"warning": "yellow", "error": "red", "critical": "bold red", "debug": "dim"}
 
 
 def place_name(stage: str, item: int | None) -> str:
@@ -32,74 +44,77 @@ def place_name(stage: str, item: int | None) -> str:
     return stage if item is None else f"{stage}[{item}]"
 
 
-def history_table() -> Table:
-    """Return an empty table for history rows."""
-    return table("#", "time", "what", "where", "", right=("#",), wraps=("",))
+def preview_text(value: ValuePreview, most: int) -> str:
+    """Return the beginning of a value's JSON text in one line, or the key of its blob."""
+    if value.blob is not None:
+        return f"blob {safe(value.blob)}"
+    return one_line(compact(value.value) if value.text is None else value.text, most)
 
 
-def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
-    """Add a history row to a table."""
-    rows.add_row(
-        str(row.number),
-        screen.instant(row.at, fine=True),
-        Text(row.type, style=_TYPE_STYLES.get(row.type.rpartition(".")[2], "")),
-        _where(row),
-        Text(_details(row), style="dim"),
-    )
+def history_table(screen: Screen, found: Iterable[RunEvent]) -> Table:
+    """Return a table of history events."""
+    rows = table("#", "time", "what", "where", "", right=("#",), wraps=("",))
+    for event in found:
+        rows.add_row(
+            str(event.number),
+            screen.instant(event.at, fine=True),
+            Text(event.type, style=_TYPE_STYLES.get(event.type.rpartition(".")[2], "")),
+            _where(event),
+            Text(_details(event), style="dim"),
+        )
+    return rows
 
 
-def note_line(screen: Screen, note: OutputRow, place: StageItem | None) -> Text:
-    """Return a log line of an attempt."""
-    content = cast("dict[str, object]", parse(note.data))
-    line = Text.assemble(
-        (screen.instant(note.at, fine=True), "dim"),
-        "  ",
-        (place_name(*place) if place else f"job {note.job}", "cyan"),
-        "  ",
-        safe_lines(str(content.get("message", ""))),
-    )
-    fields = cast("dict[str, object]", content.get("fields") or {})
-    for name, value in fields.items():
-        line.append(f" {safe(name)}=", style="dim")
-        line.append(safe(str(value)))
-    return line
+def log_text(screen: Screen, line: LogLine, *, level: bool) -> Text:
+    """Return a log line of a stage, with its level if requested."""
+    place = place_name(line.stage, line.item) if line.stage else f"epoch {line.epoch}"
+    text = Text.assemble((screen.instant(line.at, fine=True), "dim"), "  ")
+    if level:
+        text.append(f"{line.level:8}  ", style=_LEVEL_STYLES.get(line.level, ""))
+    text.append(place, style="cyan").append(f"  {safe_lines(line.message)}")
+    for name, value in line.fields.items():
+        text.append(f" {safe(name)}=", style="dim")
+        text.append(safe(str(value)))
+    return text
 
 
-def progress_text(data: str) -> str:
+def progress_text(progress: ProgressInfo) -> str:
     """Return the progress of an attempt as text: `40%  page 3`."""
-    content = cast("dict[str, object]", parse(data))
-    done, of = cast("float", content.get("done", 0)), cast("float", content.get("of", 0))
-    share = f"{done / of:.0%}" if of else f"{done:g}"
-    return f"{share}  {one_line(str(content.get('message', '')), 100)}".rstrip()
+    return f"{share_text(progress)}  {one_line(progress.message, 100)}".rstrip()
 
 
-def _where(row: HistoryRow) -> str:
-    """Return what a row is about: a step, a stage, or an item of a mapped stage."""
-    step = events.facts_of(row).get("step")
+def share_text(progress: ProgressInfo) -> str:
+    """Return how much of an attempt is done, as a percentage if the total is known."""
+    return f"{progress.done / progress.of:.0%}" if progress.of else f"{progress.done:g}"
+
+
+def _where(event: RunEvent) -> str:
+    """Return what an event is about: a step, a stage, or an item of a mapped stage."""
+    step = event.data.get("step")
     if step is not None:
         return safe(str(step))
-    return "" if row.node is None else place_name(row.node, row.item)
+    return "" if event.stage is None else place_name(event.stage, event.item)
 
 
-def _details(row: HistoryRow) -> str:
-    data = events.facts_of(row)
+def _details(event: RunEvent) -> str:
+    data, at = event.data, micros(event.at)
     parts: list[str] = []
     if "call" in data:
         parts.append(f"call {data['call']}" + (f" at {data['site']}" if "site" in data else ""))
     if "definition" in data:
         parts.append(str(data["definition"]))
     parts.extend(f"{name} {data[name]}" for name in ("channel", "run") if name in data)
-    if "attempt" in data and row.node is not None:
+    if "attempt" in data and event.stage is not None:
         parts.append(f"attempt {data['attempt']}")
     started_at, retry_at = data.get("started_at"), data.get("retry_at")
-    if isinstance(started_at, int) and row.type != events.StepStarted.type:
-        parts.append(f"took {format_duration(max(0, row.at - started_at))}")
+    if isinstance(started_at, int) and event.type != events.StepStarted.type:
+        parts.append(f"took {format_duration(max(0, at - started_at))}")
     if "host" in data:
         parts.append(f"on {data['host']}")
     if "items" in data:
         parts.append(counted(cast("int", data["items"]), "item"))
     if isinstance(retry_at, int):
-        parts.append(f"retry in {format_duration(max(0, retry_at - row.at))}")
+        parts.append(f"retry in {format_duration(max(0, retry_at - at))}")
     if "error" in data:
         error = cast("Mapping[str, object]", data["error"])
         parts.append(one_line(error_line(str(error.get("type", "")), str(error.get("message", "")))))
@@ -108,10 +123,41 @@ def _details(row: HistoryRow) -> str:
         texts = (kind, one_line(str(data["message"])) if data["message"] else None)
         parts.append(": ".join(str(text) for text in texts if text))
     parts.extend(f"{name}: {data[name]}" for name in ("reason", "cause") if name in data)
-    if issubclass(events.class_of(row.type), events.OperatorEvent) and "actor" in data:
+    if issubclass(events.class_of(event.type), events.OperatorEvent) and "actor" in data:
         parts.append(f"by {Actor.of(data['actor']).text}")
-    if row.payload is not None:
-        inline = row.payload.inline
-        value = one_line(inline, 60) if inline is not None else f"blob {row.payload.blob}"
-        return safe(f"{', '.join(parts)} → {value}")
-    return safe(", ".join(parts))
+    value = "" if event.payload is None else f" → {preview_text(event.payload, 60)}"
+    return safe(f"{', '.join(parts)}{value}")
+
+
+def step_table(screen: Screen, steps: Sequence[StepDetails], now: datetime) -> Table:
+    """Return a table of steps."""
+    names = ("call", "step", "state", "attempts", "duration", "ended", "")
+    rows = table(*names, right=("attempts", "duration"), wraps=("",))
+    for step in steps:
+        rows.add_row(
+            step.call,
+            safe(step.step),
+            status_text(step.state),
+            str(step.attempts),
+            format_length(step.duration),
+            "" if step.ended_at is None else screen.instant(step.ended_at),
+            Text(_step_remark(screen, step, now), style="dim"),
+        )
+    return rows
+
+
+def _step_remark(screen: Screen, step: StepDetails, now: datetime) -> str:
+    parts = [] if step.kept_of is None else [f"from generation {step.kept_of}"]
+    parts += [safe(step.site)] if step.site else []
+    if step.state == "running":
+        where = f" on {safe(step.host)}" if step.host else ""
+        parts.append(f"attempt {step.attempts}{where} since {screen.instant(step.updated_at)} or earlier")
+    if step.retry_at is not None:
+        left = step.retry_at - now
+        parts.append(f"retry in {format_length(left)}" if left > timedelta() else "retry now")
+    if step.lost_attempts:
+        parts.append(f"{counted(step.lost_attempts, 'attempt')} lost with the worker")
+    if step.error is not None and step.state != "done":
+        parts.append(f"{'' if step.state == 'failed' else 'last error: '}{one_line(step.error)}")
+    result = "" if step.result is None else f" → {preview_text(step.result, 60)}"
+    return f"{', '.join(parts)}{result}"

@@ -5,11 +5,11 @@ from datetime import UTC
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.console import STATUS_STYLES, Screen, safe, screen_options
+from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.run_facts import find_run
-from holdfast.hosts.inspection.why import WaitReason, why_of
+from holdfast.hosts.inspection.run_info import find_run
+from holdfast.hosts.inspection.why import RunReasons, why_of
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -24,17 +24,10 @@ def why_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> No
     with target.opened(spec) as engine:
         run = find_run(engine.core, run_id)
         zone = UTC if screen.as_json else screen.zone
-        status, reasons = run.status.value, why_of(engine.core, run, zone)
+        found = RunReasons(id=run_id, status=run.status, reasons=why_of(engine.core, run, zone))
     if screen.as_json:
-        screen.data({"id": run_id, "status": status, "reasons": [_document(reason) for reason in reasons]})
+        screen.data(found)
         return
-    screen.write(
-        Text.assemble("Run ", (safe(run_id), "bold"), " is ", (status, STATUS_STYLES.get(status, "")), ".")
-    )
-    for reason in reasons:
+    screen.write(Text.assemble("Run ", (safe(run_id), "bold"), " is ", status_text(found.status), "."))
+    for reason in found.reasons:
         screen.write(Text(f"- {safe(reason.text)}"))
-
-
-def _document(reason: WaitReason) -> dict[str, object]:
-    until = None if reason.until is None else reason.until.isoformat().replace("+00:00", "Z")
-    return {"code": reason.code, "text": reason.text, "stage": reason.stage, "until": until}

@@ -223,7 +223,7 @@ def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:
 
 @contextmanager
 def _replayed(history: RunHistory, workflow: Workflow[..., object]) -> Generator[FunctionMachine]:
-    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
+    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
     drive = FunctionReplay(machine, text_of)
     try:
         drive.open(history.rows)
@@ -311,7 +311,9 @@ def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -
     if replay is None:
         history = read_history(client.core, run)
         new_rows = history.rows
-        machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
+        machine = workflow.machine(
+            history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+        )
         replay = new_replay(run.key, workflow, machine, text_of)
         try:
             replay.drive.open(new_rows)

@@ -13,9 +13,12 @@ from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
 from holdfast.hosts.functions.history_document import RunHistory
 from holdfast.hosts.inspection.ai_calls import AiCallFilter, AiCallInfo, AiTotals
 from holdfast.hosts.inspection.annotations import AnnotateOptions, AnnotationInfo, AnnotationOptions
+from holdfast.hosts.inspection.children import ChildInfo, ChildOptions
 from holdfast.hosts.inspection.logs import LogLine, LogOptions, ProgressInfo
 from holdfast.hosts.inspection.messages import MessageInfo
+from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.run_info import RunEvent, RunInfo
+from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.why import WaitReason
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
@@ -45,7 +48,7 @@ class RunHandle(Generic[Out]):
         self.id = sync.id
 
     async def info(self, *, generation: int | None = None) -> RunInfo:
-        """Return the status of the run and when it started, changed and ended.
+        """Return the status of the run, when it started, changed and ended, and its parent if it is a child run.
 
         Args:
             generation: The number of a generation, from 1; the newest one if omitted.
@@ -54,6 +57,105 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run or the generation does not exist.
         """
         return await in_thread(lambda: self._sync.info(generation=generation))
+
+    async def details(self, *, generation: int | None = None) -> RunDetails:
+        """Return the run with its stages or steps, live jobs, child runs and outputs, as `holdfast run show` does.
+
+        Long lists and values are cut; the fields say where.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
+        return await in_thread(lambda: self._sync.details(generation=generation))
+
+    async def steps(self, *, generation: int | None = None) -> tuple[StepDetails, ...]:
+        """Return the last 1,000 steps that a durable function called, the latest change last; empty for a pipeline.
+
+        They are derived from the first 20,000 rows of the history. `result_of` returns a result that was cut.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
+        return await in_thread(lambda: self._sync.steps(generation=generation))
+
+    async def children(
+        self, *, generation: int | None = None, **options: Unpack[ChildOptions]
+    ) -> AsyncIterator[ChildInfo]:
+        """Return the child runs that a generation of the run started, newest first. They are read page by page.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+            options: `after` and `limit`. See `ChildOptions`.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            InvalidFilterError: An option has an invalid value.
+        """
+        found = await in_thread(lambda: self._sync.children(generation=generation, **options))
+        async for one in iterate_in_thread(found):
+            yield one
+
+    @overload
+    async def input(self, /, *, generation: int | None = None) -> object: ...
+    @overload
+    async def input(self, type: TypeForm[T], /, *, generation: int | None = None) -> T: ...
+    async def input(self, type: Any = object, /, *, generation: int | None = None) -> object:
+        """Return the input of the run; of a durable function, a dict of its arguments by name.
+
+        Args:
+            type: The type of the input; plain JSON if omitted.
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            InvalidValueError: The input does not have this type.
+            BlobMissingError: The blob of the input is missing.
+        """
+        return await in_thread(lambda: self._sync.input(type, generation=generation))
+
+    @overload
+    async def result_of(
+        self, point: AnyNode[object] | Step[..., object] | str, /, *, generation: int | None = None
+    ) -> object: ...
+    @overload
+    async def result_of(
+        self,
+        point: AnyNode[object] | Step[..., object] | str,
+        type: TypeForm[T],
+        /,
+        *,
+        generation: int | None = None,
+    ) -> T: ...
+    async def result_of(
+        self,
+        point: AnyNode[object] | Step[..., object] | str,
+        type: Any = object,
+        /,
+        *,
+        generation: int | None = None,
+    ) -> object:
+        """Return the result of a stage, or of a step of a durable function.
+
+        Args:
+            point: A stage or a step, or its name. Of a step that was called more than once, `"charge#2"` is the second
+                call, and `"3.1"` the call of this name in `steps()`. Of a mapped stage, the result is the list of the
+                results of its completed items.
+            type: The type of the result; plain JSON if omitted.
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            ResultMissingError: There is no such stage or step, it has not completed, or there are several such calls.
+            InvalidValueError: The result does not have this type.
+            BlobMissingError: The blob of the result is missing.
+        """
+        return await in_thread(lambda: self._sync.result_of(point, type, generation=generation))
 
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.

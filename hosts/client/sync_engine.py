@@ -44,7 +44,7 @@ from holdfast.hosts.inspection.filters import (
     run_filter,
     run_list_query,
 )
-from holdfast.hosts.inspection.run_info import RunInfo, infos_of
+from holdfast.hosts.inspection.run_info import RunInfo, read_infos
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS, examine
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.hosts.wiring.services import Core
@@ -524,7 +524,7 @@ class SyncEngine:
             query = ListRuns(wanted.which, after=after, oldest_first=wanted.oldest_first, limit=page)
             self.core.connect()
             rows = self.core.stores.persistence.read(query)
-            yield from infos_of(rows)
+            yield from read_infos(self.core, rows)
             if len(rows) < page:
                 return
             after, left = rows[-1].place, None if left is None else left - page

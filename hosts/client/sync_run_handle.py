@@ -28,6 +28,7 @@ from holdfast.hosts.inspection.annotations import (
     annotate_command,
     annotations_of,
 )
+from holdfast.hosts.inspection.children import ChildInfo, ChildOptions, children_of
 from holdfast.hosts.inspection.logs import (
     FOLLOW_INTERVAL,
     LogLine,
@@ -37,15 +38,19 @@ from holdfast.hosts.inspection.logs import (
     progress_of,
 )
 from holdfast.hosts.inspection.messages import MessageInfo, message_of, messages_of
+from holdfast.hosts.inspection.run_details import RunDetails, read_run, read_steps
 from holdfast.hosts.inspection.run_info import (
     RunEvent,
     RunInfo,
     ended_reason,
     error_text,
-    event_of,
-    info_of,
+    find_run,
     raised_of,
+    read_events,
+    read_info,
 )
+from holdfast.hosts.inspection.steps import StepDetails
+from holdfast.hosts.inspection.values import input_text, part_result_text, result_text
 from holdfast.hosts.inspection.why import WaitReason, why_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
@@ -78,13 +83,9 @@ from holdfast.ports.errors import (
     NothingToWakeError,
     RunCancelledError,
     RunFailedError,
-    RunNotFoundError,
     UnreadableRowError,
 )
-from holdfast.ports.queries.history import HistoryOf
-from holdfast.ports.queries.runs import FindRun
-from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
-from holdfast.ports.references import reference_from
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.validation import TEXT, an, check, duration, integer
 
 R = TypeVar("R")
@@ -120,7 +121,7 @@ class SyncRunHandle(Generic[Out]):
         return self._core
 
     def info(self, *, generation: int | None = None) -> RunInfo:
-        """Return the status of the run and when it started, changed and ended.
+        """Return the status of the run, when it started, changed and ended, and its parent if it is a child run.
 
         Args:
             generation: The number of a generation, from 1; the newest one if omitted.
@@ -128,7 +129,111 @@ class SyncRunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run or the generation does not exist.
         """
-        return info_of(self._row(generation))
+        return read_info(self._core, self._row(generation))
+
+    def details(self, *, generation: int | None = None) -> RunDetails:
+        """Return the run with its stages or steps, live jobs, child runs and outputs, as `holdfast run show` does.
+
+        Long lists and values are cut; the fields say where.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
+        check("details", integer(1).or_none, generation=generation)
+        return read_run(self._core, self._row(generation))
+
+    def steps(self, *, generation: int | None = None) -> tuple[StepDetails, ...]:
+        """Return the last 1,000 steps that a durable function called, the latest change last; empty for a pipeline.
+
+        They are derived from the first 20,000 rows of the history. `result_of` returns a result that was cut.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
+        check("steps", integer(1).or_none, generation=generation)
+        return read_steps(self._core, self._row(generation))
+
+    def children(
+        self, *, generation: int | None = None, **options: Unpack[ChildOptions]
+    ) -> Iterator[ChildInfo]:
+        """Return the child runs that a generation of the run started, newest first. They are read page by page.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+            options: `after` and `limit`. See `ChildOptions`.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            InvalidFilterError: An option has an invalid value.
+        """
+        check("children", integer(1).or_none, generation=generation)
+        return children_of(self._core, self._row(generation), options)
+
+    @overload
+    def input(self, /, *, generation: int | None = None) -> object: ...
+    @overload
+    def input(self, type: TypeForm[T], /, *, generation: int | None = None) -> T: ...
+    def input(self, type: Any = object, /, *, generation: int | None = None) -> object:
+        """Return the input of the run; of a durable function, a dict of its arguments by name.
+
+        Args:
+            type: The type of the input; plain JSON if omitted.
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            InvalidValueError: The input does not have this type.
+            BlobMissingError: The blob of the input is missing.
+        """
+        check("input", integer(1).or_none, generation=generation)
+        return decode(input_text(self._core, self._row(generation)), type)
+
+    @overload
+    def result_of(
+        self, point: AnyNode[object] | Step[..., object] | str, /, *, generation: int | None = None
+    ) -> object: ...
+    @overload
+    def result_of(
+        self,
+        point: AnyNode[object] | Step[..., object] | str,
+        type: TypeForm[T],
+        /,
+        *,
+        generation: int | None = None,
+    ) -> T: ...
+    def result_of(
+        self,
+        point: AnyNode[object] | Step[..., object] | str,
+        type: Any = object,
+        /,
+        *,
+        generation: int | None = None,
+    ) -> object:
+        """Return the result of a stage, or of a step of a durable function.
+
+        Args:
+            point: A stage or a step, or its name. Of a step that was called more than once, `"charge#2"` is the second
+                call, and `"3.1"` the call of this name in `steps()`. Of a mapped stage, the result is the list of the
+                results of its completed items.
+            type: The type of the result; plain JSON if omitted.
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            ResultMissingError: There is no such stage or step, it has not completed, or there are several such calls.
+            InvalidValueError: The result does not have this type.
+            BlobMissingError: The blob of the result is missing.
+        """
+        check("result_of", _POINT, point=point)
+        check("result_of", integer(1).or_none, generation=generation)
+        name = point.name if isinstance(point, PlanNode | Step) else point
+        return decode(part_result_text(self._core, self._row(generation), name), type)
 
     def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
@@ -190,8 +295,7 @@ class SyncRunHandle(Generic[Out]):
         check("history", integer(0), after=after)
         check("history", integer(1), limit=limit)
         check("history", integer(1).or_none, generation=generation)
-        query = HistoryOf(self._row(generation).key, after, limit)
-        return [event_of(row) for row in self._core.stores.persistence.read(query)]
+        return read_events(self._core, self._row(generation).key, after, limit)
 
     def export_history(self, *, generation: int | None = None) -> RunHistory:
         """Return the input and the whole history of the run, with all values, as one document.
@@ -261,7 +365,7 @@ class SyncRunHandle(Generic[Out]):
 
     def progress(self) -> list[ProgressInfo]:
         """Return the latest progress of each stage, and of each item of a mapped stage. Raises RunNotFoundError."""
-        return progress_of(self._core, self._row().key)
+        return list(progress_of(self._core, self._row().key))
 
     def artifacts(self) -> list[ArtifactInfo]:
         """Return the artifacts of the run, without their bytes, in the order of the jobs. Raises RunNotFoundError."""
@@ -678,8 +782,7 @@ class SyncRunHandle(Generic[Out]):
     def output(self, run: Run) -> Out:
         """Return the result of an ended run. Raises RunFailedError or RunCancelledError if it has none."""
         if run.status is RunStatus.COMPLETED:
-            text = self._core.inputs.text(run.key, reference_from(run.result or "null"))
-            return cast("Out", decode(text, cast("Any", self._output_type)))
+            return cast("Out", decode(result_text(self._core, run), cast("Any", self._output_type)))
         if run.status is RunStatus.FAILED:
             raise RunFailedError(run.id, error_text(run) or "") from error_if_known(raised_of(run))
         raise RunCancelledError(run.id, ended_reason(run))
@@ -705,12 +808,7 @@ class SyncRunHandle(Generic[Out]):
         )
 
     def _row(self, generation: int | None = None) -> Run:
-        self._core.connect()
-        name = RunName(self._core.namespace, self.id)
-        run = self._core.stores.persistence.read(FindRun(name, generation))
-        if run is None:
-            raise RunNotFoundError(self.id, generation)
-        return run
+        return find_run(self._core, self.id, generation)
 
 
 _QUERY: Final = an("a query with its arguments, as Board.status()", QueryCall)

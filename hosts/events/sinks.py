@@ -22,52 +22,46 @@ _PAGE = 100
 
 @attrs.frozen(kw_only=True)
 class SinkInfo:
-    """A registered sink as it was when it was read. Instants are aware, in UTC.
-
-    Attributes:
-        name: The name under which workers get the sink.
-        since: It gets events stored at this instant or later.
-        created_at: When it was registered.
-        registered_by: Who registered it; None if unknown.
-        types: The types of events that it gets, such as `run.failed` or `user.*`; empty for all.
-        failures: How many times in a row it took nothing.
-        retry_at: When delivery is tried again after a failure; None if it is not failing.
-        error: The last failure; None if it takes events.
-        dead_letters: The number of its dead-lettered streams.
-    """
+    """A registered sink as it was when it was read. Instants are aware, in UTC."""
 
     name: str
+    """The name under which workers get the sink."""
     since: datetime
+    """It gets events stored at this instant or later."""
     created_at: datetime
+    """When it was registered."""
     registered_by: Actor | None
+    """Who registered it; None if unknown."""
     types: tuple[str, ...]
+    """The types of events that it gets, such as `run.failed` or `user.*`; empty for all."""
     failures: int
+    """How many times in a row it took nothing."""
     retry_at: datetime | None
+    """When delivery is tried again after a failure; None if it is not failing."""
     error: str | None
+    """The last failure; None if it takes events."""
     dead_letters: int
+    """The number of its dead-lettered streams."""
 
 
 @attrs.frozen(kw_only=True)
 class DeadLetterInfo:
-    """A dead-lettered stream: a run's events for a sink, stopped because the sink repeatedly refused one of them.
-
-    Attributes:
-        sink: The name of the sink.
-        run_id: The run id.
-        number: The number of the refused event. Neither it nor the later ones were delivered.
-        waiting: How many events of the run are held, the refused one included.
-        attempts: How often it was refused while the sink took other events.
-        dead_lettered_at: When the stream was stopped. Aware, in UTC.
-        error: The last refusal.
-    """
+    """A dead-lettered stream: a run's events for a sink, stopped because the sink repeatedly refused one of them."""
 
     sink: str
+    """The name of the sink."""
     run_id: str
+    """The run id."""
     number: int
+    """The number of the refused event. Neither it nor the later ones were delivered."""
     waiting: int
+    """How many events of the run are held, the refused one included."""
     attempts: int
+    """How often it was refused while the sink took other events."""
     dead_lettered_at: datetime
+    """When the stream was stopped. Aware, in UTC."""
     error: str
+    """The last refusal."""
 
 
 def register_sink(

@@ -3,20 +3,19 @@
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import cached_property
 from itertools import count
 from typing import Final, Literal
 
+import attrs
+
 from holdfast.hosts.text import printable
 from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
-from holdfast.kernel.authoring.ai import AiCallOptions, cost_units
+from holdfast.kernel.authoring.ai import AiCallOptions, call_output
 from holdfast.kernel.commands import AiCallOutput
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import AiCallKind
 from holdfast.ports.clock import Clock
-from holdfast.ports.durations import length_of
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.job import JobKey
 from holdfast.ports.records.values import Payload
@@ -32,7 +31,7 @@ _log = logging.getLogger("holdfast.ai")
 
 
 class AttemptAiLog:
-    """See `AiLog`. Passes each recorded call to `report`."""
+    """See `AiLog`. Passes each recorded call to `report`. `step` differs for each attempt of a job's steps."""
 
     def __init__(
         self,
@@ -42,6 +41,7 @@ class AttemptAiLog:
         clock: Clock,
         report: Callable[[AiCallOutput], None],
         job: JobKey,
+        step: str,
     ) -> None:
         self._settings = settings
         self._payloads = payloads
@@ -49,11 +49,11 @@ class AttemptAiLog:
         self._clock = clock
         self._report = report
         self._count = count(1)
-        self._job = job
+        self._attempted = f"{job.text}/{place.epoch}{step}"
 
     @cached_property
     def _attempt(self) -> str:
-        return hashlib.sha256(f"{self._job.text}/{self._place.epoch}".encode()).hexdigest()[:32]
+        return hashlib.sha256(self._attempted.encode()).hexdigest()[:32]
 
     def monotonic(self) -> float:
         """See `AiLog.monotonic`."""
@@ -61,38 +61,36 @@ class AttemptAiLog:
 
     def record(self, topic: str, model: str, options: AiCallOptions, /) -> None:
         """See `AiLog.record`."""
-        duration = length_of(options.get("duration"))
-        output = AiCallOutput(
-            # Sorts in the order of the calls, even those of the same instant.
-            id=f"{next(self._count):08}{self._attempt}",
-            topic=topic,
-            model=model,
-            kind=_kind(options.get("kind", "text")),
-            input_tokens=_integer("input_tokens", options.get("input_tokens", 0)),
-            output_tokens=_integer("output_tokens", options.get("output_tokens", 0)),
-            cost=self._cost(model, options),
-            duration=None if duration is None else duration // timedelta(microseconds=1),
-            batch=options.get("batch"),
-            batch_index=options.get("batch_index"),
-            prompt=self._stored("prompt", options.get("prompt")),
-            response=self._stored("response", options.get("response")),
+        # The id sorts in the order of the calls, even those of the same instant.
+        self._report(
+            self.output(f"{next(self._count):08}{self._attempt}", call_output(topic, model, options), options)
+        )
+
+    def output(
+        self, id: str, call: AiCallOutput, options: AiCallOptions, *, inline_max: int = TEXT_INLINE_MAX
+    ) -> AiCallOutput:
+        """Return a call under an id, priced and with its redacted texts. Stores those longer than `inline_max`."""
+        return attrs.evolve(
+            call,
+            id=id,
+            cost=self._cost(call),
+            prompt=self._stored("prompt", options.get("prompt"), inline_max),
+            response=self._stored("response", options.get("response"), inline_max),
             error=self._error(options.get("error")),
             metadata=self._metadata(options.get("metadata")),
         )
-        self._report(output)
 
-    def _cost(self, model: str, options: AiCallOptions) -> int | None:
-        cost = cost_units(options.get("cost"))
-        price = self._settings.prices.get(model)
-        if cost is not None or price is None:
-            return cost
-        return price.of(options.get("input_tokens", 0), options.get("output_tokens", 0))
+    def _cost(self, call: AiCallOutput) -> int | None:
+        price = self._settings.prices.get(call.model)
+        if call.cost is not None or price is None:
+            return call.cost
+        return price.of(call.input_tokens, call.output_tokens)
 
-    def _stored(self, what: Literal["prompt", "response"], value: object) -> Payload | None:
+    def _stored(self, what: Literal["prompt", "response"], value: object, inline_max: int) -> Payload | None:
         redacted = self._redacted(what, value)
         if redacted is None:
             return None
-        return self._payloads.put(encode(redacted, object), self._place, inline_max=TEXT_INLINE_MAX)
+        return self._payloads.put(encode(redacted, object), self._place, inline_max=inline_max)
 
     def _error(self, error: str | None) -> str | None:
         if error is None:
@@ -119,17 +117,3 @@ class AttemptAiLog:
         except Exception as error:  # noqa: BLE001  # must not fail the body or lose the count; the value may be secret
             _log.error("redacting a %s failed (%s): it is not stored", what, type(error).__name__)
             return None
-
-
-def _kind(kind: str) -> AiCallKind:
-    try:
-        return AiCallKind(kind)
-    except ValueError:
-        known = ", ".join(one.value for one in AiCallKind)
-        raise InvalidCommandError(f"kind is {kind!r}; it is one of {known}") from None
-
-
-def _integer(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidCommandError(f"{name} is {value!r}; it must be an integer")
-    return value

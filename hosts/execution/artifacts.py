@@ -30,42 +30,49 @@ _PAGE: Final = 500
 
 @attrs.frozen(kw_only=True)
 class ArtifactInfo:
-    """A named blob that a stage of a run has stored.
-
-    Attributes:
-        item: The index of the map item that stored it; None if the stage is not mapped.
-        epoch: The epoch of the attempt that stored it.
-        at: When it was stored.
-        size: Its size in bytes.
-        sha256: Its hash, 64 hex digits. Every read verifies it.
-    """
+    """A named blob that a stage or step of a run has stored."""
 
     name: str
+    """Its name."""
     stage: str
+    """The stage or step that stored it."""
     item: int | None
+    """The index of the map item that stored it; None if the stage is not mapped."""
     epoch: int
+    """The epoch of the attempt that stored it."""
     at: datetime
+    """When it was stored."""
     content_type: str
+    """Its media type, such as `text/plain`."""
     size: int
+    """Its size in bytes."""
     sha256: str
+    """Its hash, 64 hex digits. Every read verifies it."""
 
 
 class AttemptArtifacts:
-    """See `StageArtifacts`."""
+    """See `Artifacts`."""
 
     def __init__(
-        self, run: str, kept: str | None, place: BlobOwner, persistence: Persistence, payloads: Payloads
+        self,
+        run: str,
+        kept: str | None,
+        place: BlobOwner,
+        stage: str,
+        persistence: Persistence,
+        payloads: Payloads,
     ) -> None:
         self._run = run
         self._kept = kept
         self._place = place
+        self._stage = stage
         self._persistence = persistence
         self._payloads = payloads
         self.put_so_far: dict[str, ArtifactOutput] = {}
         """The artifacts to be recorded when the attempt is settled, by name."""
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
-        """See `StageArtifacts.put`."""
+        """See `Artifacts.put`."""
         check("put", TEXT, name=name, content_type=content_type)
         check("put", DATA, data=data)
         if self._payloads.blobs is None:
@@ -79,9 +86,9 @@ class AttemptArtifacts:
         self.put_so_far[name] = output
 
     def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
-        """See `StageArtifacts.get`."""
+        """See `Artifacts.get`."""
         check_artifact_query("get", name, stage, item)
-        own = self.put_so_far.get(name) if stage in {None, self._place.stage} and item is None else None
+        own = self.put_so_far.get(name) if stage in {None, self._stage} and item is None else None
         if own is not None:
             return _bytes(self._payloads, own.blob, own.sha256)
         return artifact_bytes(self._persistence, self._payloads, self._run, self._kept, name, stage, item)
@@ -150,11 +157,11 @@ def artifact_info(artifact: Artifact) -> ArtifactInfo:
 def _listed(
     persistence: Persistence, run: str, name: str | None, is_of: Callable[[str], bool]
 ) -> Iterator[Artifact]:
-    after: tuple[int, int, str] | None = None
+    after: tuple[int, int, str, str] | None = None
     while page := persistence.read(ArtifactsOf(run, name=name, after=after, limit=_PAGE)):
         yield from (artifact for artifact in page if is_of(artifact.node))
         last = page[-1]
-        after = (last.job, last.epoch, last.name)
+        after = (last.job, last.epoch, last.call, last.name)
         if len(page) < _PAGE:
             return
 

@@ -8,9 +8,10 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from holdfast.hosts.execution.attempt_runtime import AttemptRuntime, Origin
+from holdfast.hosts.execution.attempt_runtime import AttemptParts, AttemptRuntime, Origin
 from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.execution.output_buffer import OutputBuffer
 from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
@@ -38,6 +39,7 @@ from holdfast.kernel.commands import (
     MapExpanded,
     Outcome,
     PollNotReady,
+    QueuedStepCompleted,
     StageSuspended,
 )
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
@@ -409,9 +411,9 @@ class Body:
             outcome=outcome,
             started_at=self.started_at,
             host=self.host,
-            outputs=self.runtime.take_outputs(at_end=True),
+            outputs=(*self.runtime.take_all(), *self.runtime.artifact_outputs),
             # Events of a failed attempt are dropped: they announce work that was not done.
-            events=self.runtime.published if isinstance(outcome, Completed) else (),
+            events=self.runtime.published if isinstance(outcome, Completed | QueuedStepCompleted) else (),
             received=self.runtime.received,
         )
 
@@ -525,23 +527,21 @@ class Bodies:
         # Queued steps of a function have epochs of their own, each from 1: the job number keeps their keys apart.
         where = node if attempt.kind is not JobKind.STEP else f"{node}-{job_key(attempt.job).number}"
         place = BlobOwner(namespace=run.namespace, run=run.key, stage=where, epoch=attempt.epoch)
-        actor = _actor(run.workflow, node, run.version)
+        is_of_function = attempt.kind in {JobKind.WORKFLOW, JobKind.STEP}
+        actor = _actor(run.workflow, "" if is_of_function else node, run.version)
         runtime = AttemptRuntime(
-            origin=Origin(
-                run=run.key,
-                stage=node,
-                item=attempt.item,
-                attempt=attempt.attempt,
-                actor=actor,
+            Origin(run=run.key, stage=node, item=attempt.item, attempt=attempt.attempt, actor=actor),
+            AttemptParts(
+                kept=run.inherited,
+                job=job_key(attempt.job),
+                place=place,
+                persistence=self._core.stores.persistence,
+                inputs=self._core.inputs,
+                payloads=self._core.payloads,
+                clock=self._core.clock,
+                ai=self._core.ai,
             ),
-            kept=run.inherited,
-            job=job_key(attempt.job),
-            place=place,
-            persistence=self._core.stores.persistence,
-            inputs=self._core.inputs,
-            payloads=self._core.payloads,
-            clock=self._core.clock,
-            ai=self._core.ai,
+            OutputBuffer(),
         )
         is_test = attempt.kind is JobKind.CONDITION
         return Body(
@@ -560,8 +560,10 @@ class Bodies:
 
 
 @lru_cache
-def _actor(workflow: str, node: str, version: str) -> Actor:
-    return Actor(kind="stage", id=f"{workflow}/{node}", version=version)
+def _actor(workflow: str, stage: str, version: str) -> Actor:
+    """Return the author of a body's annotations: a stage, or without one a durable function."""
+    kind, author = ("stage", f"{workflow}/{stage}") if stage else ("workflow", workflow)
+    return Actor(kind=kind, id=author, version=version)
 
 
 def node_of(work: LoadedAttempt) -> str:

@@ -6,12 +6,12 @@ from typing import Final
 
 from typing_extensions import override
 
-from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
-from holdfast.kernel.authoring.stage_context import Level
-from holdfast.kernel.functions.loop import FunctionLoop, running_loop
+from holdfast.kernel.authoring.attempt_context import Level, LogTarget
+from holdfast.kernel.authoring.workflow_context import FunctionOutputTarget
+from holdfast.kernel.functions.loop import running_loop
 
-current_attempt: Final[ContextVar[AttemptRuntime | None]] = ContextVar("holdfast_speaking", default=None)
-"""The attempt whose body runs in this context."""
+current_attempt: Final[ContextVar[LogTarget | None]] = ContextVar("holdfast_log_target", default=None)
+"""What receives the log of the body that runs in this context."""
 
 _LEVELS: Final[tuple[tuple[int, Level], ...]] = (
     (logging.CRITICAL, "critical"),
@@ -33,11 +33,11 @@ class AttemptLogHandler(logging.Handler):
     @override
     def emit(self, record: logging.LogRecord) -> None:
         """Store a record. Never raises."""
-        runtime = _speaker()
-        if runtime is None or record.name.startswith(_OURS):
+        target = _target()
+        if target is None or record.name.startswith(_OURS):
             return
         try:
-            runtime.log(self.format(record), {"logger": record.name}, _level(record.levelno))
+            target.log(self.format(record), {"logger": record.name}, _level(record.levelno))
         except Exception:  # noqa: BLE001  # a record that cannot be formatted must not fail a body
             self.handleError(record)
 
@@ -46,27 +46,23 @@ class ReplayFilter(logging.Filter):
     """A filter for Python's `logging` that drops the records that a durable function repeats in a replay.
 
     Add it to handlers that would otherwise print such a record again in each replay. Records from outside durable
-    functions pass. Records that were logged after the last row that a driver has stored pass again in a replay,
-    because nothing shows that they were logged before.
+    functions pass. Records that were logged after a driver last stored rows pass again in a replay, because nothing
+    shows that they were logged before.
     """
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to handle a record."""
         loop = running_loop()
-        return loop is None or _is_live(loop)
+        return loop is None or loop.is_live
 
 
-def _speaker() -> AttemptRuntime | None:
+def _target() -> LogTarget | None:
+    """Return what receives the log of the current body; None for none, or for a function that is evicted or queried."""
     loop = running_loop()
     if loop is None:
         return current_attempt.get()
-    return loop.log_target if _is_live(loop) and isinstance(loop.log_target, AttemptRuntime) else None
-
-
-def _is_live(loop: FunctionLoop) -> bool:
-    """Return whether a function is driven, rather than inspected, and is past its recorded history."""
-    return loop.log_target is not None and not loop.is_replaying
+    return None if loop.is_evicted or loop.is_queried else FunctionOutputTarget(loop)
 
 
 def _level(number: int) -> Level:

@@ -77,6 +77,7 @@ from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, Patient
 from holdfast.kernel.commands import (
     Blocked,
     EventAppend,
+    EventPublish,
     Failure,
     FunctionRecord,
     FunctionWaiting,
@@ -103,8 +104,10 @@ from holdfast.ports.records.values import Micros
 
 HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
 """Microseconds between two looks at the history at most, because hints may be lost."""
+OUTPUT_WITHIN: Final[Micros] = 2_000_000
+"""Microseconds that what the function reports, its log for example, waits for rows to be stored with."""
 PUBLISH_WITHIN: Final[Micros] = 250_000
-"""Microseconds that published values wait for other rows to be stored with."""
+"""Microseconds that published values and events wait for other rows to be stored with."""
 _FAILED_STEPS: Final = frozenset({events.StepFailed.type, events.StepRetrying.type})
 _EARLY: Final[Micros] = 20_000
 """Microseconds until a timer is sent again that is due here and not yet by the clock of the store."""
@@ -310,7 +313,7 @@ class _Driver:
                 rows = (*rows, *await self._others(drive, now, begins=not notes, are_more=bool(rows)))
             else:
                 self._publish_at = None
-            if rows or self._has_new_rows or now - self._looked_at >= HISTORY_POLL_INTERVAL:
+            if rows or self._has_new_rows or now >= self._look_at:
                 self._has_new_rows = False
                 await self._record(drive, rows)
                 self._looked_at = now
@@ -329,6 +332,12 @@ class _Driver:
                 await self._record(drive, left)
         # The outcome of a fenced attempt is fenced too, and counted by that.
         return FunctionWaiting(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
+
+    @property
+    def _look_at(self) -> Micros:
+        """When the history is read although nothing is to be recorded. Output is stored with that."""
+        has_output = self._body.runtime.has_function_output
+        return self._looked_at + (OUTPUT_WITHIN if has_output else HISTORY_POLL_INTERVAL)
 
     def _wake(self) -> None:
         self._wake_event.set()
@@ -450,7 +459,7 @@ class _Driver:
         drive = self._drive
         assert drive is not None
         rows, self._done = self._done, []
-        command, now = self._command(rows, drive.seen, drive.received()), self._parts.trusted_now
+        command, now = self._command(rows, drive.seen, drive.received(), stores=True), self._parts.trusted_now
         self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent)
 
     def _on_sent(self) -> None:
@@ -518,8 +527,13 @@ class _Driver:
             rows += [*await child_rows(self._body, drive), *await queued_rows(self._body, drive)]
         return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
-    def _published(self, drive: FunctionReplay, now: Micros, others: bool) -> list[EventAppend]:
-        """Return published values if it is time to record them: with other rows, before parking, or after a while."""
+    def _published(
+        self, drive: FunctionReplay, now: Micros, others: bool
+    ) -> list[EventAppend | EventPublish]:
+        """Return published values and events if it is time to record them.
+
+        That is with other rows, before parking, or after a while.
+        """
         published = drive.published()
         if not published:
             self._publish_at = None
@@ -546,8 +560,14 @@ class _Driver:
         return self._command((row,), drive.seen)
 
     def _command(
-        self, rows: Sequence[FunctionRecord], seen: int, received: tuple[int, ...] = ()
+        self,
+        rows: Sequence[FunctionRecord],
+        seen: int,
+        received: tuple[int, ...] = (),
+        *,
+        stores: bool = False,
     ) -> JobRecord:
+        """Return the command that records rows; with `stores` also the output so far."""
         attempt = self._body.attempt
         return JobRecord(
             namespace=self._body.work.run.namespace,
@@ -555,6 +575,8 @@ class _Driver:
             epoch=attempt.epoch,
             seen=seen,
             records=tuple(rows),
+            outputs=self._body.runtime.take_all() if stores else (),
+            reported=seen if stores else 0,
             lost_attempts=self._drive.lost_attempts(rows) if self._drive is not None else 0,
             received=received,
         )
@@ -606,24 +628,30 @@ class _Driver:
         wait = RETRY_MIN
         seen = drive.seen if seen is None else seen
         while True:
+            before, sent = sent, None
+            command = (
+                self._command(rows, seen, drive.received(), stores=True)
+                if before is None
+                else before.what.command
+            )
             try:
-                if sent is not None:
-                    before, sent = sent, None
+                if before is not None:
                     answer = await self._recorder.sent(before)
                 else:
-                    command = self._command(rows, seen, drive.received())
                     now = self._parts.trusted_now
                     answer = await self._recorder.record(self._parts.kernel, drive, command, now)
             except WorkflowStalledError as error:
                 drive.give_up(error)
                 return
             except STORE_ERRORS as error:
+                self._body.runtime.put_back(command.outputs)
                 job = self._body.attempt.job
                 _log.warning("the outcome of job %s can't be recorded yet: %s", job, error)
                 await anyio.sleep(wait)
                 wait = min(2 * wait, RETRY_MAX)
                 continue
             except CommandError:
+                self._body.runtime.put_back(command.outputs)
                 if len(rows) == 1:
                     raise
                 await self._record_each(drive, rows)
@@ -644,7 +672,7 @@ class _Driver:
             raise refused
 
     async def _wait(self, drive: FunctionReplay, now: Micros) -> None:
-        look_at = self._looked_at + HISTORY_POLL_INTERVAL
+        look_at = self._look_at
         # Due steps that may not start would be due again at once: then only running steps are waited for.
         following = self._next(drive, now, begins=self._begins(drive, now))
         if following is None or self._failure is not None:

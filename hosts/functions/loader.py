@@ -105,7 +105,7 @@ def _resumed(body: Body, text: Texts, known: Callable[[FunctionReplay], object])
     drive = cast("FunctionReplay | None", body.parts.cache.take(body.attempt, _code(body)))
     if drive is None:
         return None
-    drive.set_log_target(body.runtime)
+    drive.report_to(body.runtime, after=drive.seen)
     known(drive)
     is_resumed = False
     try:
@@ -130,10 +130,12 @@ def _replayed(
         body.work.input,
         began_at=run.created_at if first is None else first.at,
         seed=run.key if first is None else first.run,
+        run_id=run.id,
     )
     drive = FunctionReplay(machine, text)
     drive.know(run)
-    drive.set_log_target(body.runtime)
+    # What it has reported in rows of an earlier generation is in the output of that one.
+    drive.report_to(body.runtime, after=max(run.reported_row, run.first_row - 1) or -1)
     known(drive)
     try:
         # An earlier attempt may have started steps without a row: only the first may add messages to the first turn.

@@ -11,7 +11,7 @@ import attrs
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.loader import rows_after
-from holdfast.hosts.functions.published_values import newest_published_rows, published_name
+from holdfast.hosts.functions.published_values import newest_rows, published_name
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
@@ -120,7 +120,7 @@ async def continue_as_new_outcome(
 def _shown(body: Body) -> tuple[CarriedValue, ...]:
     """Return the last published value of each name."""
     newest: dict[str, CarriedValue] = {}
-    for row in newest_published_rows(body.parts.persistence, body.work.run, _SHOWN_PAGE):
+    for row in newest_rows(body.parts.persistence, body.work.run, events.ValuePublished.type, _SHOWN_PAGE):
         name = published_name(row)
         if name not in newest and row.payload is not None:
             newest[name] = CarriedValue(name=name, value=row.payload)

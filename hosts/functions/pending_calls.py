@@ -13,7 +13,7 @@ from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.functions.function_events import is_unreadable
 from holdfast.kernel.authoring.pipeline_builder import rate_from
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Failure, QueuedStepJob, StepCancel, StepQueue
+from holdfast.kernel.commands import EventPublish, Failure, QueuedStepJob, StepCancel, StepQueue
 from holdfast.kernel.functions.protocol import (
     ChildRequest,
     CloseRequest,
@@ -64,6 +64,7 @@ class PendingWork:
         answers: Results of updates that are not recorded yet.
         refused: Messages that could not be decoded, by row number, where the refusal is not recorded yet.
         published: Published values that are not recorded yet, by name.
+        events: Events that the function has published and that are not recorded yet, by `UserEvent.call`.
         shown: Recorded clock readings: the time that the clock showed, by row number; 0 for the start of the function.
         read: Clock readings that are not recorded yet.
         read_in_time: The last clock reading that needs no row, unless the function is parked before anything else is
@@ -81,6 +82,7 @@ class PendingWork:
     answers: dict[str, UpdateOutcome] = attrs.field(factory=dict[str, UpdateOutcome])
     refused: dict[int, SkippedMessage] = attrs.field(factory=dict[int, SkippedMessage])
     published: dict[str, Published] = attrs.field(factory=dict[str, Published])
+    events: dict[str, EventPublish] = attrs.field(factory=dict[str, EventPublish])
     shown: dict[int, Micros | None] = attrs.field(factory=dict[int, Micros | None])
     read: dict[int, Micros] = attrs.field(factory=dict[int, Micros])
     read_in_time: dict[int, Micros] = attrs.field(factory=dict[int, Micros])
@@ -89,7 +91,7 @@ class PendingWork:
     def __bool__(self) -> bool:
         steps = self.new or self.dropped or self.tries
         notes = self.patches or self.read or self.refused
-        return bool(steps or self.children or self.answers or self.published or notes)
+        return bool(steps or self.children or self.answers or self.published or self.events or notes)
 
 
 class QueuedSteps:

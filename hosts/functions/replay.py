@@ -62,7 +62,16 @@ from holdfast.hosts.functions.function_events import (
 )
 from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded, StepCancel, StepFail, TimerFire
+from holdfast.kernel.commands import (
+    EventAppend,
+    EventPublish,
+    FunctionRecord,
+    JobRecorded,
+    PublishedEvent,
+    StepCancel,
+    StepFail,
+    TimerFire,
+)
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
@@ -73,6 +82,7 @@ from holdfast.kernel.functions.protocol import (
     FunctionContinued,
     FunctionEvent,
     FunctionFailed,
+    FunctionOutput,
     NotifyRequest,
     Row,
     StepCompleted,
@@ -93,6 +103,7 @@ from holdfast.ports.errors import (
     StepResultError,
     WorkflowStalledError,
 )
+from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
@@ -121,6 +132,7 @@ class FunctionReplay:
         "_made_queues",
         "_made_todo",
         "_recorded_mailbox",
+        "_runtime",
         "_text",
         "_was_full",
         "ended",
@@ -153,6 +165,8 @@ class FunctionReplay:
         """The last row of the run when it was read, and the unread messages according to its mailbox."""
         self._was_full = 0
         """How often the run was blocked because its history was full."""
+        self._runtime: AttemptRuntime | None = None
+        """What receives the function's output; None while it is only replayed."""
 
     def open(
         self,
@@ -215,9 +229,13 @@ class FunctionReplay:
             self._recorded_mailbox = None
         return tuple(taken)
 
-    def set_log_target(self, runtime: AttemptRuntime) -> None:
-        """Direct what the function logs from now on to the log of this attempt."""
-        self._machine.set_log_target(runtime)
+    def report_to(self, runtime: AttemptRuntime, after: int) -> None:
+        """Pass on what the function reports in turns after this row, such as its log, to this attempt.
+
+        What it has reported before is stored; -1 if it has reported nothing.
+        """
+        self._runtime = runtime
+        self._machine.report_after(after)
 
     def take(self, answer: JobRecorded, *, now: Micros | None = None, received: Collection[int] = ()) -> None:
         """Feed the rows of an answer, by any writer. `now` is the current time.
@@ -241,7 +259,8 @@ class FunctionReplay:
         """
         self._text = _unread
         self._machine.received.clear()
-        self._machine.set_log_target(None)
+        self._machine.report_after(None)
+        self._runtime = None
         open_calls = {one.call for one in self._machine.pending_requests}
         todo = self._todo
         todo.tries = {call: one for call, one in todo.tries.items() if call in open_calls}
@@ -349,7 +368,7 @@ class FunctionReplay:
         """Whether anything besides inline steps and timers is to be done or recorded."""
         todo, queues = self._todo, self._made_queues
         notes = todo.patches or todo.read or todo.began is not None or todo.refused
-        others = todo.children or todo.answers or todo.published or notes
+        others = todo.children or todo.answers or todo.published or todo.events or notes
         return bool(others or (queues is not None and queues))
 
     def children(self) -> list[ChildRequest | NotifyRequest | CloseRequest]:
@@ -382,15 +401,16 @@ class FunctionReplay:
         """Return the results of updates to record."""
         return list(self._todo.answers.values())
 
-    def published(self) -> list[EventAppend]:
-        """Return the rows for published values."""
-        return [
+    def published(self) -> list[EventAppend | EventPublish]:
+        """Return the rows for published values and events."""
+        values = [
             EventAppend(
                 event=events.ValuePublished(name=one.name, number=one.number),
                 payload=Payload(inline=one.text),
             )
             for one in self._todo.published.values()
         ]
+        return [*values, *self._todo.events.values()]
 
     def tries(self) -> list[StepAttempt]:
         """Return the steps that were requested since the last call, in order."""
@@ -552,7 +572,17 @@ class FunctionReplay:
             todo.refused[message.number] = message
         for value in turn.published:
             todo.published[value.name] = value
+        for output in turn.outputs:
+            self._report(output, at)
         self.ended = self.ended or turn.ended
+
+    def _report(self, output: FunctionOutput, at: Micros) -> None:
+        """Pass on what the function has reported in the turn of a row, which was stored `at`."""
+        if isinstance(output.content, PublishedEvent):
+            call = f"after{output.row}.{output.number}"
+            self._todo.events[call] = EventPublish(call=call, published=output.content)
+        elif self._runtime is not None:
+            self._runtime.report(output, at)
 
     def _function_event(self, one: ParsedRow) -> FunctionEvent | None:
         """Return what the function receives of a row; None if it does not receive it. Updates the pending requests."""
@@ -563,6 +593,8 @@ class FunctionReplay:
                 self.queues.note_end(call)
             return StepCompleted(call=call, step=step, output=self._text(payload_of(row)), given=given)
         if row.type not in _CONCERN_IT:
+            if row.type.startswith(USER_EVENTS) and self._todo.events:
+                self._todo.events.pop(one.read(events.UserEvent).call, None)
             return None
         event = one.event
         self._learn(row, event)

@@ -123,7 +123,7 @@ def replay(
 
 def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> ReplayResult:
     """Replay in this thread, in which no event loop may run. See `replay`."""
-    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
+    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
     drive = FunctionReplay(machine, text_of)
     try:
         drive.open(history.rows)

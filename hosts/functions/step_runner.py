@@ -11,21 +11,23 @@ import attrs
 from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.execution.attempt_log import log_completed_step
-from holdfast.hosts.execution.bodies import Body, node_of
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.failures import (
     MESSAGE_MAX,
     cut_off,
     retry_after_of,
     traceback_text,
 )
+from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_heartbeats import Heartbeats, StepHeartbeat
+from holdfast.hosts.functions.step_scope import StepScope, idempotency_key_of
 from holdfast.hosts.functions.store_retries import until_available
 from holdfast.hosts.functions.transactional_steps import Transaction
 from holdfast.hosts.wiring.interceptors import BodyCall, within
 from holdfast.hosts.wiring.payloads import INLINE_MAX
-from holdfast.kernel.authoring.step_context import StepContext, enter_step
+from holdfast.kernel.authoring.step_context import enter_step
 from holdfast.kernel.authoring.steps import Step, StepStage
 from holdfast.kernel.commands import (
     EventAppend,
@@ -40,7 +42,7 @@ from holdfast.kernel.functions.protocol import StepRequest
 from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.values import encode
-from holdfast.ports.clock import Clock, instant, micros
+from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import (
     InvalidValueError,
     StepLostError,
@@ -81,8 +83,9 @@ async def run_step(
         else await _step_heartbeat(one, step.heartbeat_timeout, heartbeats)
     )
     started_at = micros(clock.now())
-    until = _until(step, body, started_at)
-    enter_step(_context(body, one, step, until, heartbeat))
+    scope = StepScope(body, one, _until(step, body, started_at), heartbeat)
+    enter_step(scope.context)
+    current_attempt.set(scope)
 
     async def act() -> EventAppend | JobRecorded:
         if body.work.error is not None:
@@ -92,7 +95,7 @@ async def run_step(
         ends_at = _until(done, body, started_at)
         seconds = None if ends_at is None else max(0.0, (ends_at - started_at) / _MICROSECOND)
         if done.transaction is not None:
-            shared = _transaction(body, one, done, arguments, command, started_at)
+            shared = _transaction(body, scope, done, arguments, command, started_at)
             return await shared.run(threads, seconds)
         if done.is_async and seconds is None:  # a cancel scope costs more than a quick step
             value = await cast("Awaitable[object]", done.body(*arguments[0], **arguments[1]))
@@ -104,7 +107,7 @@ async def run_step(
             output = put(text, body.place)
         else:
             output = await result_in_thread(lambda: put(text, body.place))
-        return _completed(body, one, step, output, started_at)
+        return _completed(body, scope, step, output, started_at)
 
     async def act_in_time() -> EventAppend | JobRecorded:
         return await act() if heartbeat is None else await heartbeat.listening(step.name, one.number, act)
@@ -115,6 +118,7 @@ async def run_step(
         else:
             done = await act()
     except BaseException as error:  # noqa: BLE001  # a step may raise anything, CancelledError too
+        scope.cancel()  # a sync body may go on in its thread
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if this task is being cancelled
         now = micros(clock.now())
@@ -153,13 +157,8 @@ def _call(body: Body, one: StepAttempt, step: Step[..., object]) -> BodyCall:
         step=step.name,
         attempt=one.number,
         max_attempts=limit_of_attempts(attempts + one.lost_attempts),
-        idempotency_key=_idempotency_key(body, one),
+        idempotency_key=idempotency_key_of(body, one),
     )
-
-
-def _idempotency_key(body: Body, one: StepAttempt) -> str:
-    # The same for all attempts of the call, even if an earlier generation made the first.
-    return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.request.call}"
 
 
 async def _step_heartbeat(one: StepAttempt, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
@@ -177,8 +176,9 @@ def _encoded(value: object, step: Step[..., object]) -> str:
 
 
 def _completed(
-    body: Body, one: StepAttempt, step: Step[..., object], output: Payload, started_at: Micros
+    body: Body, scope: StepScope, step: Step[..., object], output: Payload, started_at: Micros
 ) -> EventAppend:
+    one = scope.one
     completed = events.StepCompleted(
         call=one.request.call,
         step=step.name,
@@ -189,7 +189,8 @@ def _completed(
         undoes=one.request.undoes or None,
         given=_kept_arguments(one, step),
     )
-    return EventAppend(event=completed, payload=output)
+    published, artifacts = scope.stored_with_result
+    return EventAppend(event=completed, payload=output, published=published, artifacts=artifacts)
 
 
 def _kept_arguments(one: StepAttempt, step: Step[..., object]) -> str | None:
@@ -199,7 +200,7 @@ def _kept_arguments(one: StepAttempt, step: Step[..., object]) -> str | None:
 
 def _transaction(
     body: Body,
-    one: StepAttempt,
+    scope: StepScope,
     step: Step[..., object],
     arguments: tuple[tuple[object, ...], dict[str, object]],
     command: Command,
@@ -210,7 +211,7 @@ def _transaction(
 
     def record(value: object) -> EventAppend:
         output = body.payloads.put(encode(value, step.form.output), body.place)
-        return _completed(body, one, step, output, started_at)
+        return _completed(body, scope, step, output, started_at)
 
     return Transaction(
         step=step,
@@ -248,25 +249,6 @@ async def _called(
         return value
     with anyio.fail_after(None if seconds is None else max(0.0, scope.deadline - anyio.current_time())):
         return await cast("Awaitable[object]", value)
-
-
-def _context(
-    body: Body,
-    one: StepAttempt,
-    step: Step[..., object],
-    until: Micros | None,
-    heartbeat: StepHeartbeat | None,
-) -> StepContext:
-    run = body.work.run
-    context = StepContext(
-        run_id=run.id,
-        workflow=run.workflow,
-        step=step.name,
-        attempt=one.number,
-        idempotency_key=_idempotency_key(body, one),
-        deadline=None if until is None else instant(until),
-    )
-    return context if heartbeat is None else attrs.evolve(context, pulse=heartbeat)
 
 
 def _failed(
@@ -340,6 +322,7 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
         heartbeats.flush()
     match recorded:
         case EventAppend(event=events.StepCompleted(), payload=Payload() as output):
+            body.runtime.finish_step(recorded)
             return QueuedStepCompleted(output=output)
         case StepFail(event=failed, retry=retry, retry_after=retry_after):
             return QueuedStepFailed(error=failed.error.text, retry=retry, retry_after=retry_after)

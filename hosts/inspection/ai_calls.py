@@ -47,63 +47,68 @@ class AiCallFilter(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class AiCallInfo:
-    """A model call that a stage logged.
-
-    Attributes:
-        at: When it was logged; aware, in UTC.
-        cost: The exact cost; None if unknown.
-        duration: How long the call took; None if unknown.
-        batch: The batch that the call was part of, if any; `batch_index` is its index there.
-        prompt: The stored prompt; None also if it was not read.
-        response: The stored response; None also if it was not read.
-        error: Why the call failed; None if it succeeded.
-        epoch: The epoch of the attempt that made the call.
-        cursor: An opaque position; pass it to `ai_calls(after=...)` to list the calls that follow.
-    """
+    """A model call that a stage logged."""
 
     at: datetime
+    """When it was logged; aware, in UTC."""
     topic: str
+    """The topic that it was logged under."""
     model: str
+    """The name of the model."""
     kind: AiCallKind
+    """The kind of call."""
     stage: str
+    """The stage that made the call."""
     item: int | None
+    """The index of the map item; None if the stage is not mapped."""
     epoch: int
+    """The epoch of the attempt that made the call."""
     input_tokens: int
+    """The number of tokens of the prompt."""
     output_tokens: int
+    """The number of tokens of the response."""
     cost: Decimal | None
+    """The exact cost; None if unknown."""
     duration: timedelta | None
+    """How long the call took; None if unknown."""
     batch: str | None
+    """The batch that the call was part of, if any."""
     batch_index: int | None
+    """The index of the call in its batch."""
     prompt: object
+    """The stored prompt; None also if it was not read."""
     response: object
+    """The stored response; None also if it was not read."""
     error: str | None
+    """Why the call failed; None if it succeeded."""
     metadata: Mapping[str, object]
+    """What else was logged with it."""
     cursor: str
+    """An opaque position; pass it to `ai_calls(after=...)` to list the calls that follow."""
 
 
 @attrs.frozen(kw_only=True)
 class AiTotals:
-    """Totals of model calls.
-
-    Attributes:
-        name: The model or topic, in an element of `parts`; otherwise empty.
-        calls: The number of calls.
-        failed: How many of them failed; the other totals include them.
-        unpriced: How many have no known cost and are missing from `cost`.
-        cost: The exact sum of the costs.
-        duration: The sum of the durations.
-        parts: The same totals per model or per topic.
-    """
+    """Totals of model calls."""
 
     name: str = ""
+    """The model or topic, in an element of `parts`; otherwise empty."""
     calls: int
+    """The number of calls."""
     failed: int
+    """How many of them failed; the other totals include them."""
     unpriced: int
+    """How many have no known cost and are missing from `cost`."""
     input_tokens: int
+    """The number of tokens of all prompts."""
     output_tokens: int
+    """The number of tokens of all responses."""
     cost: Decimal
+    """The exact sum of the costs."""
     duration: timedelta
+    """The sum of the durations."""
     parts: tuple["AiTotals", ...] = ()
+    """The same totals per model or per topic."""
 
 
 def ai_calls_of(core: Core, run: str, options: AiCallFilter) -> Iterator[AiCallInfo]:

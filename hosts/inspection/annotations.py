@@ -78,31 +78,30 @@ class AnnotationOptions(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class AnnotationInfo:
-    """An annotation of a run.
-
-    Attributes:
-        value: A JSON value.
-        at: When it was created; aware, in UTC.
-        scope: What it is about: the run, a stage, an item or an attempt.
-        stage: The stage that it is about, if any.
-        item: The index of the map item that it is about, if any.
-        actor: The author.
-        key: The key that it was stored under, if any.
-        epoch: The epoch of the attempt that created it; None if no attempt did.
-        cursor: An opaque position; pass it to `annotations(after=...)` to list the annotations that follow.
-    """
+    """An annotation of a run."""
 
     name: str
+    """Its name."""
     value: object
+    """A JSON value."""
     at: datetime
+    """When it was created; aware, in UTC."""
     scope: AnnotationScope
+    """What it is about: the run, a stage, an item or an attempt."""
     stage: str | None
+    """The stage that it is about, if any."""
     item: int | None
+    """The index of the map item that it is about, if any."""
     actor: Actor
+    """The author."""
     reason: str
+    """Why it was made, for people; "" if no reason was given."""
     key: str | None
+    """The key that it was stored under, if any."""
     epoch: int | None
+    """The epoch of the attempt that created it; None if no attempt did."""
     cursor: str
+    """An opaque position; pass it to `annotations(after=...)` to list the annotations that follow."""
 
 
 _OPTION_KINDS: Final[Mapping[str, Wanted]] = {

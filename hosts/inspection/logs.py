@@ -8,7 +8,7 @@ import attrs
 
 from holdfast.hosts.inspection.filters import check_names, number_option, place_option, text_option
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.authoring.stage_context import LEVELS, Level
+from holdfast.kernel.authoring.attempt_context import LEVELS, Level
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
@@ -44,52 +44,48 @@ class LogOptions(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class LogLine:
-    """A log line of a stage.
-
-    Attributes:
-        at: When it was logged, by the store's clock; aware, in UTC.
-        fields: Structured fields: strings, numbers and booleans by name.
-        stage: The stage that logged it.
-        item: The index of the map item; None if the stage is not mapped.
-        attempt: The number of the attempt, from 1.
-        epoch: The epoch of the attempt.
-        cursor: An opaque position; pass it to `logs(after=...)` to read the lines that follow.
-    """
+    """A log line of a stage."""
 
     at: datetime
+    """When it was logged, by the store's clock; aware, in UTC."""
     level: Level
+    """`debug`, `info`, `warning`, `error` or `critical`."""
     message: str
+    """The text."""
     fields: Mapping[str, str | float | bool]
+    """Structured fields: strings, numbers and booleans by name."""
     stage: str | None
+    """The stage that logged it."""
     item: int | None
+    """The index of the map item; None if the stage is not mapped."""
     attempt: int | None
+    """The number of the attempt, from 1."""
     epoch: int
+    """The epoch of the attempt."""
     cursor: str
+    """An opaque position; pass it to `logs(after=...)` to read the lines that follow."""
 
 
 @attrs.frozen(kw_only=True)
 class ProgressInfo:
-    """The latest progress of a stage or a map item.
-
-    Attributes:
-        stage: The stage that reported it.
-        item: The index of the map item; None if the stage is not mapped.
-        attempt: The number of the attempt, from 1.
-        epoch: The epoch of the attempt.
-        done: How much is done.
-        of: How much there is in total.
-        message: A text of the stage.
-        at: When it was reported; aware, in UTC.
-    """
+    """The latest progress of a stage or a map item."""
 
     stage: str | None
+    """The stage that reported it."""
     item: int | None
+    """The index of the map item; None if the stage is not mapped."""
     attempt: int | None
+    """The number of the attempt, from 1."""
     epoch: int
+    """The epoch of the attempt."""
     done: float
+    """How much is done."""
     of: float
+    """How much there is in total."""
     message: str
+    """A text of the stage."""
     at: datetime
+    """When it was reported; aware, in UTC."""
 
 
 @attrs.frozen(kw_only=True)
@@ -162,16 +158,14 @@ class LogReader:
         return back if self._wanted.after is None else max(back, self._wanted.after)
 
 
-def progress_of(core: Core, run: str) -> list[ProgressInfo]:
-    """Return the latest progress of each stage of a run and of each map item."""
-    found: list[ProgressInfo] = []
-    after = 0
+def progress_of(core: Core, run: str) -> Iterator[ProgressInfo]:
+    """Yield the latest progress of each stage of a run and of each map item, read page by page."""
+    after = (0, "")
     while notes := core.stores.persistence.read(NewestProgress(run, after=after, limit=_PAGE)):
-        found += map(_progress, notes)
-        after = notes[-1].job
+        yield from map(progress_info, notes)
+        after = (notes[-1].job, notes[-1].call)
         if len(notes) < _PAGE:
-            break
-    return found
+            return
 
 
 def line_of(note: OutputRow) -> LogLine:
@@ -191,7 +185,8 @@ def line_of(note: OutputRow) -> LogLine:
     )
 
 
-def _progress(note: OutputRow) -> ProgressInfo:
+def progress_info(note: OutputRow) -> ProgressInfo:
+    """Return the progress that an attempt output row holds."""
     content = cast("dict[str, object]", parse(note.data))
     return ProgressInfo(
         stage=cast("str | None", content.get("stage")),

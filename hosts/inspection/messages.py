@@ -25,30 +25,25 @@ _PAGE: Final = 1_000
 
 @attrs.frozen(kw_only=True)
 class MessageInfo:
-    """A message of a run, and its state when it was read.
-
-    Attributes:
-        channel: The name of its channel.
-        generation: The generation that it was sent to, or handed on to.
-        number: The number of its history row in this generation.
-        sent_at: When this row was stored; aware, in UTC.
-        state: `unread` while the run is active and has not received it; `received` once the receipt is recorded;
-            `refused` if it did not have the type of its channel; `handed_on` to the next generation; or
-            `never_received` in an ended run.
-        why: Why it was refused; None if it was not.
-        key: The idempotency key that it was sent with, if any.
-        has_start: Whether it was sent with a start that creates the next generation if this one ends without receiving
-            it.
-    """
+    """A message of a run, and its state when it was read."""
 
     channel: str
+    """The name of its channel."""
     generation: int
+    """The generation that it was sent to, or handed on to."""
     number: int
+    """The number of its history row in this generation."""
     sent_at: datetime
+    """When this row was stored; aware, in UTC."""
     state: MessageState
+    """`unread` while the run is active and has not received it; `received` once the receipt is recorded; `refused` if
+    it did not have the type of its channel; `handed_on` to the next generation; or `never_received` in an ended run."""
     why: str | None = None
+    """Why it was refused; None if it was not."""
     key: str | None = None
+    """The idempotency key that it was sent with, if any."""
     has_start: bool = False
+    """Whether it was sent with a start that creates the next generation if this one ends without receiving it."""
 
 
 def messages_of(core: Core, run: Run) -> list[MessageInfo]:

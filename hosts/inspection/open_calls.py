@@ -84,7 +84,9 @@ def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
         policies = StepPolicies(stage_of(plan.node(plan.function or "")).steps)
 
         def look() -> OpenCalls | None:
-            machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
+            machine = workflow.machine(
+                history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+            )
             drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(history.rows)

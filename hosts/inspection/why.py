@@ -1,6 +1,6 @@
 """`holdfast why`: explains what a run waits for, which worker runs it, and what blocks it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
-from holdfast.hosts.inspection.run_info import canceller_of, end_cause, ended_reason
+from holdfast.hosts.inspection.run_info import canceller_of, end_cause, ended_reason, error_of, newest_runs
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
@@ -21,11 +21,11 @@ from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import HistoryOf
-from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.queries.runs import JobsOfRun
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, attempts_text, step_of
 from holdfast.ports.records.limits import RateWindow
-from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.tables import RATES, SESSIONS
@@ -50,22 +50,31 @@ _NAMED: Final = 3
 
 @attrs.frozen(kw_only=True)
 class WaitReason:
-    """One reason why a run waits, or how it ended.
-
-    Attributes:
-        code: The kind of reason: `ended`, `delayed_start`, `concurrency_key`, `paused`, `blocked`, `running`,
-            `step_running`, `worker_lost`, `queued`, `retry`, `external_work`, `child_run`, `waiting`, `cancelling`,
-            `concurrency_limit`, `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`, `unread_messages`,
-            `deadline`, `progress`, `unreadable`, `no_job` or `no_code`.
-        text: The explanation, one sentence or more.
-        stage: The stage that the reason is about, if any.
-        until: The instant at which the wait ends without outside action, if it does. Aware, in UTC.
-    """
+    """One reason why a run waits, or how it ended."""
 
     code: str
+    """The kind of reason: `ended`, `delayed_start`, `concurrency_key`, `paused`, `blocked`, `running`, `step_running`,
+    `worker_lost`, `queued`, `retry`, `external_work`, `child_run`, `waiting`, `cancelling`, `concurrency_limit`,
+    `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`, `unread_messages`, `deadline`, `progress`,
+    `unreadable`, `no_job` or `no_code`."""
     text: str
+    """The explanation, one sentence or more."""
     stage: str | None = None
+    """The stage that the reason is about, if any."""
     until: datetime | None = None
+    """The instant at which the wait ends without outside action, if it does. Aware, in UTC."""
+
+
+@attrs.frozen(kw_only=True)
+class RunReasons:
+    """Why a run waits, or how it ended."""
+
+    id: str
+    """The run id."""
+    status: RunStatus
+    """Its status."""
+    reasons: tuple[WaitReason, ...]
+    """One for each cause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -143,27 +152,20 @@ def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> 
 def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
-    holders = sorted({job.session for job in jobs if job.session is not None})
-    sessions = persistence.transact(lambda tx: tx.get(SESSIONS, holders)) if holders else ()
     rated = sorted({job.rate for job in jobs if job.rate is not None})
     windows = persistence.transact(lambda tx: tx.get(RATES, rated)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
     waits = open_calls_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
-    children: dict[str, Run] = {}
     awaited = [job.waiting_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
-    for id_ in dict.fromkeys((*awaited, *(waits.children[:_NAMED] if waits else ()))):
-        child = persistence.read(FindRun(RunName(run.namespace, id_)))
-        if child is not None:
-            children[id_] = child
     plan = core.inputs.plan(run.plan)
     progress = progress_from(run.progress) if run.progress != "{}" else None
     return WhyFacts(
         run=run,
         now=now,
         jobs=jobs,
-        holders={session.id: session for session in sessions},
-        children=children,
+        holders=sessions_of(core, jobs),
+        children=newest_runs(core, (*awaited, *(waits.children[:_NAMED] if waits else ()))),
         errors=_last_errors(rows),
         paused=_last(rows, events.RunPaused.type),
         blocked=_last(rows, events.RunBlocked.type),
@@ -187,6 +189,13 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         has_code=core.registry.find_workflow(run.workflow, run.version) is not None,
         waits=waits,
     )
+
+
+def sessions_of(core: Core, jobs: Iterable[Job]) -> dict[str, Session]:
+    """Return the sessions that hold jobs, by id."""
+    ids = sorted({job.session for job in jobs if job.session is not None})
+    found = core.stores.persistence.transact(lambda tx: tx.get(SESSIONS, ids)) if ids else ()
+    return {session.id: session for session in found}
 
 
 def blocked_text(core: Core, run: Run) -> str | None:
@@ -230,7 +239,7 @@ def _code(facts: WhyFacts) -> Iterator[WaitReason]:
 def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
-    what = end_cause(run)
+    what = end_cause(error_of(run))
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
             yield WaitReason(code="ended", text=f"It continued{at} as generation {run.generation + 1}.")

@@ -9,15 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
-from holdfast.ports.changes import (
-    AddJob,
-    Change,
-    DeleteJob,
-    DeleteJobs,
-    DeleteJobsOfNode,
-    DeleteRun,
-    UpdateJob,
-)
+from holdfast.ports.changes import Change, Delete, DeleteJobs, DeleteJobsOfNode, DeleteRun, Insert, Update
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.json import canonical
 from holdfast.ports.records.job import Job, JobKey, JobState
@@ -86,13 +78,13 @@ class WakeUps:
         with self._lock:
             for change in changes:
                 match change:
-                    case AddJob(job=job) | UpdateJob(job=job) if _sleeps(job):
+                    case Insert(Job() as job) | Update(Job() as job) if _sleeps(job):
                         awake.pop(job.key, None)
                         sleepers[job.key] = job
-                    case AddJob(job=job) | UpdateJob(job=job):
+                    case Insert(Job() as job) | Update(Job() as job):
                         sleepers.pop(job.key, None)
                         awake[job.key] = None
-                    case DeleteJob(key=key):
+                    case Delete(key=JobKey() as key):
                         sleepers.pop(key, None)
                         awake[key] = None
                     case DeleteJobs(run=run) | DeleteJobsOfNode(run=run) | DeleteRun(run=run):

@@ -4,6 +4,7 @@ Durable functions are in modules of their own, because those need asyncio, which
 import.
 """
 
+from holdfast.kernel.authoring.attempt_context import BlobRef, Blobs
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.completion_policies import (
@@ -25,19 +26,14 @@ from holdfast.kernel.authoring.options import (
 )
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.authoring.stage_context import (
-    BlobRef,
-    StageBlobs,
-    StageContext,
-    StageOutputs,
-    StageRuntime,
-)
+from holdfast.kernel.authoring.stage_context import StageContext, StageOutputs, StageRuntime
 from holdfast.kernel.authoring.stages import ConfigurableStage, Stage
 
 __all__ = [
     "AnyNode",
     "AtLeast",
     "BlobRef",
+    "Blobs",
     "BodyDefaults",
     "BodyOptions",
     "Call",
@@ -53,7 +49,6 @@ __all__ = [
     "Retry",
     "Signal",
     "Stage",
-    "StageBlobs",
     "StageContext",
     "StageDecorator",
     "StageOutputs",

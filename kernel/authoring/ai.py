@@ -11,8 +11,10 @@ import attrs
 
 from holdfast.kernel.authoring.options import check_options
 from holdfast.kernel.authoring.threads import InThread
+from holdfast.kernel.commands import AiCallOutput
 from holdfast.ports.attempt_output import COST_DIGITS, AiCallKind
-from holdfast.ports.durations import NO_TIME, Duration, length_within, wanted_length
+from holdfast.ports.durations import NO_TIME, Duration, length_of, length_within, wanted_length
+from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.validation import TEXT, Wanted, an, check, integer, refused
 
 Cost: TypeAlias = Decimal | int
@@ -93,7 +95,8 @@ _OPTIONS: Final[Mapping[str, Wanted]] = {
 }
 
 
-def _check_call(where: str, topic: object, model: object, options: AiCallOptions) -> None:
+def check_call(where: str, topic: object, model: object, options: AiCallOptions) -> None:
+    """Check the arguments of one logged call. InvalidArgumentError."""
     given = cast("dict[str, object]", options)
     check(where, TEXT, topic=topic, model=model)
     check_options(given, AiCallOptions, where)
@@ -114,7 +117,7 @@ class AiLog(Protocol):
 
 
 @attrs.frozen
-class StageAi:
+class Ai:
     """The log of model calls of a stage, as `ctx.ai`. It only logs: the stage makes the calls."""
 
     _log: AiLog
@@ -136,7 +139,7 @@ class StageAi:
             InvalidCommandError: A number is negative, or a text is too long.
             UnstorableValueError: A prompt, a response or metadata are not plain JSON.
         """
-        _check_call("record", topic, model, options)
+        check_call("record", topic, model, options)
         self._log.record(topic, model, options)
 
     def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AiCallRecorder":
@@ -145,7 +148,7 @@ class StageAi:
         Set the results on it: `input_tokens`, `output_tokens`, `cost`, `response`, `metadata`. An error in the block is
         logged as the error of the call, and raised.
         """
-        _check_call("call", topic, model, options)
+        check_call("call", topic, model, options)
         return AiCallRecorder(self._log, topic, model, options)
 
 
@@ -193,19 +196,19 @@ class AiCallRecorder:
 
 @attrs.frozen
 class AsyncAi:
-    """`StageAi` for async stages, as `ctx.aio.ai`: large texts are stored in a thread."""
+    """`Ai` for async stages, as `ctx.aio.ai`: large texts are stored in a thread."""
 
-    _ai: StageAi
+    _ai: Ai
     _log: AiLog
     _runtime: InThread
 
     async def record(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> None:
-        """See `StageAi.record`."""
+        """See `Ai.record`."""
         await self._runtime.in_thread(partial(self._ai.record, topic=topic, model=model, **options))
 
     def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AsyncAiCallRecorder":
-        """See `StageAi.call`. Use `async with`."""
-        _check_call("call", topic, model, options)
+        """See `Ai.call`. Use `async with`."""
+        check_call("call", topic, model, options)
         return AsyncAiCallRecorder(self._log, topic, model, options, self._runtime)
 
 
@@ -229,6 +232,36 @@ class AsyncAiCallRecorder(AiCallRecorder):
             return
         known = self.final_options(error)
         await self._runtime.in_thread(partial(self._log.record, self._topic, self._model, known))
+
+
+def call_output(topic: str, model: str, options: AiCallOptions) -> AiCallOutput:
+    """Return a logged call, without its texts: they are redacted first. Raises as `Ai.record`."""
+    duration = length_of(options.get("duration"))
+    return AiCallOutput(
+        topic=topic,
+        model=model,
+        kind=_kind(options.get("kind", "text")),
+        input_tokens=_integer("input_tokens", options.get("input_tokens", 0)),
+        output_tokens=_integer("output_tokens", options.get("output_tokens", 0)),
+        cost=cost_units(options.get("cost")),
+        duration=None if duration is None else duration // timedelta(microseconds=1),
+        batch=options.get("batch"),
+        batch_index=options.get("batch_index"),
+    )
+
+
+def _kind(kind: str) -> AiCallKind:
+    try:
+        return AiCallKind(kind)
+    except ValueError:
+        known = ", ".join(one.value for one in AiCallKind)
+        raise InvalidCommandError(f"kind is {kind!r}; it is one of {known}") from None
+
+
+def _integer(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidCommandError(f"{name} is {value!r}; it must be an integer")
+    return value
 
 
 def cost_units(cost: object) -> int | None:

@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.threads import InThread
 BYTES: Final = "application/octet-stream"
 
 
-class StageArtifacts(Protocol):
+class Artifacts(Protocol):
     """The artifacts of a run, as `ctx.artifacts`. The methods block: async stages use `ctx.aio.artifacts`."""
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
@@ -39,15 +39,15 @@ class StageArtifacts(Protocol):
 
 @attrs.frozen
 class AsyncArtifacts:
-    """`StageArtifacts` with async methods, as `ctx.aio.artifacts`."""
+    """`Artifacts` with async methods, as `ctx.aio.artifacts`."""
 
-    _artifacts: StageArtifacts
+    _artifacts: Artifacts
     _runtime: InThread
 
     async def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
-        """See `StageArtifacts.put`."""
+        """See `Artifacts.put`."""
         await self._runtime.in_thread(partial(self._artifacts.put, name, data, content_type=content_type))
 
     async def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
-        """See `StageArtifacts.get`."""
+        """See `Artifacts.get`."""
         return await self._runtime.in_thread(partial(self._artifacts.get, name, stage=stage, item=item))

@@ -214,13 +214,14 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
         """Return the plan: one stage, without any code of the function."""
         return self._plan
 
-    def machine(self, text: str, *, began_at: Micros, seed: str) -> FunctionMachine:
+    def machine(self, text: str, *, began_at: Micros, seed: str, run_id: str) -> FunctionMachine:
         """Return the state machine that drives one run.
 
         Args:
             text: JSON text of the arguments.
             began_at: When the run started, in microseconds since 1970.
             seed: Seed of the run's random values.
+            run_id: Id of the run.
 
         Raises:
             UnreadableValueError: The arguments no longer have the types of the parameters.
@@ -230,7 +231,9 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
         except InvalidValueError as error:
             raise UnreadableValueError("what the run was given", _INPUT_ROW, error.problems) from error
         call = partial(self._function, *args, **kwargs)
-        return FunctionMachine(call, self._encoded, began_at=began_at, seed=seed)
+        return FunctionMachine(
+            call, self._encoded, began_at=began_at, seed=seed, run_id=run_id, workflow=self.name
+        )
 
     def _encoded(self, value: object) -> str:
         return encode(value, self._form.output)

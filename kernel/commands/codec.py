@@ -10,13 +10,17 @@ from cattrs.strategies import configure_tagged_union
 from holdfast.kernel.commands import Command, FunctionRecord, Outcome
 from holdfast.kernel.converters import strict_converter
 from holdfast.kernel.history.events import EVENTS, DriverEvent, HistoryEvent
-from holdfast.ports.changes import Change
+from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.records.job import JobKey
+from holdfast.ports.tables import JOBS, TABLE_OF, TABLES, StoredRecord
 from holdfast.ports.transport import Hint
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_TABLES: Final = {table.name: table for table in TABLES}
 
 
 @cache
@@ -25,6 +29,9 @@ def _converter() -> cattrs.Converter:
     converter = strict_converter(forbid_extra_keys=True, detailed_validation=True)
     converter.register_structure_hook_func(_is_event, _event_from)
     converter.register_unstructure_hook_func(_is_event, _event_data)
+    for change in (Insert, Update, Delete):
+        converter.register_unstructure_hook(change, _row_change_data)
+        converter.register_structure_hook(change, _row_change_from)
     unions = ((Outcome, "kind"), (Change, "change"), (Hint, "hint"), (FunctionRecord, "record"))
     for union, tag in unions:
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=_tag_of)
@@ -48,6 +55,21 @@ def _event_from(data: object, kind: Any) -> HistoryEvent:
         wanted = cast("type[HistoryEvent]", kind).type
         raise ValueError(f"expected an event of type {wanted}, got {cls.type}")
     return cls.from_facts(event["data"])
+
+
+def _row_change_data(change: Insert | Update | Delete) -> dict[str, object]:
+    if isinstance(change, Delete):
+        return {"table": change.table.name, "key": to_data(change.key)}
+    return {"table": TABLE_OF[type(change.record)].name, "record": to_data(change.record)}
+
+
+def _row_change_from(data: dict[str, Any], kind: Any) -> Insert | Update | Delete:
+    table = _TABLES[data["table"]]
+    if kind is not Delete:
+        record: StoredRecord = from_data(data["record"], table.record)
+        return Insert(record) if kind is Insert else Update(record)
+    key = data["key"]
+    return Delete(table, JobKey(*key) if table is JOBS else key)
 
 
 def _tag_of(kind: Any) -> str:

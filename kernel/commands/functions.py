@@ -4,7 +4,13 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
-from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted, Failure
+from holdfast.kernel.commands.jobs import (
+    AttemptOutput,
+    ChannelMessage,
+    ChildRunStarted,
+    Failure,
+    PublishedEvent,
+)
 from holdfast.kernel.history.events import DriverEvent, StepFailed
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.ports.records.history import HistoryRow
@@ -41,6 +47,20 @@ class EventAppend:
     event: DriverEvent
     payload: Payload | None = None
     """Result of the step or update, or the published value."""
+    published: tuple[PublishedEvent, ...] = ()
+    """Events that a completed step publishes."""
+    artifacts: tuple[AttemptOutput, ...] = ()
+    """Artifacts that a completed step has put."""
+
+
+@frozen(kw_only=True)
+class EventPublish:
+    """Record: append an event that the function itself publishes."""
+
+    tag: ClassVar[str] = "event_publish"
+    call: str
+    """Name of the output: see `UserEvent.call`."""
+    published: PublishedEvent
 
 
 @frozen(kw_only=True)
@@ -146,6 +166,7 @@ class ChannelClose:
 
 FunctionRecord: TypeAlias = (
     EventAppend
+    | EventPublish
     | StepFail
     | TimerFire
     | StepQueue
@@ -187,6 +208,10 @@ class JobRecord(Command[JobRecorded]):
     seen: int
     """Number of the last history row that the driver has."""
     records: tuple[FunctionRecord, ...] = ()
+    outputs: tuple[AttemptOutput, ...] = ()
+    """Output of the function and of its inline steps. That of the function comes with ids or keys."""
+    reported: int = 0
+    """Number of a row: with `outputs`, the function's output of all turns up to it is stored. 0: no such row."""
     lost_attempts: int = 0
     """Most losses of any step in progress, without those that a record names. The job's own count is lowered to that
     of the worst step that is in progress after this command."""

@@ -366,6 +366,12 @@ class AttemptOutput:
 
     kind: OutputKind
     at: Micros
+    id: str | None = None
+    """Id under which a log line is stored once; None: a new one."""
+    node: str | None = None
+    """Name of the step that it is from; None: the stage or function of the job."""
+    call: str = ""
+    """The call of that step."""
     data: str
     """JSON text. Of annotations, artifacts and AI calls: the fields of `AnnotationOutput`, `ArtifactOutput` and
     `AiCallOutput`. Of heartbeats: the details, a value."""
@@ -421,7 +427,7 @@ class JobSettle(Command[JobSettled]):
     take_next: str | None = None
     """Session that claims the run's next job at once, if that is for the same queue. Ignored if the session is dead."""
     events: tuple[PublishedEvent, ...] = ()
-    """Events that a completed body publishes. They are stored if its output is."""
+    """Events that a completed stage or queued step publishes. They are stored if its output is."""
     received: tuple[int, ...] = ()
     """Numbers of the rows whose messages the function has received since it last reported them."""
 

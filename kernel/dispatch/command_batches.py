@@ -14,6 +14,7 @@ from holdfast.kernel.commands import (
     ConditionEvaluated,
     ContinuedAsNew,
     EventAppend,
+    EventPublish,
     Failed,
     FunctionWaiting,
     JobExecute,
@@ -60,13 +61,16 @@ def batches_of(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[An
 def _weight(command: Command[Any]) -> int:
     """Return roughly how many bytes of values a command carries."""
     if isinstance(command, JobRecord):
-        weight = 0
+        weight = sum(len(one.data) for one in command.outputs)
         for record in command.records:
             match record:
-                case EventAppend(event=event, payload=payload):
+                case EventAppend(event=event, payload=payload, published=published):
                     weight += 0 if payload is None else _size(payload)
+                    weight += sum(_size(one.payload) for one in published)
                     if isinstance(event, events.StepCompleted):
                         weight += len(event.given or "")
+                case EventPublish(published=one):
+                    weight += _size(one.payload)
                 case StepFail(event=failed):
                     weight += len(failed.given or "")
                 case StepQueue(queued=queued):

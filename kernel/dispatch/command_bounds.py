@@ -75,6 +75,7 @@ TEXTS: Final[Mapping[str, int]] = {
     "keys": CONCURRENCY_KEY_MAX + NAME_MAX,
     "name": NAME_MAX,
     "namespace": _KEY_OF_STORE_MAX,
+    "node": NAME_MAX,
     "outcome/error": _RAISED_MAX,
     "parent": _KEY_OF_STORE_MAX,
     "queue": NAME_MAX,

@@ -26,6 +26,7 @@ from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.searches import CompletedRow, Search
 from holdfast.ports.structs import frozen
+from holdfast.ports.tables import ANNOTATIONS, StoredRecord
 from holdfast.ports.transport import Hint
 from holdfast.ports.working_set import Tables
 
@@ -40,6 +41,18 @@ def _is_search(kind: object) -> bool:
 
 _SEARCHES: Final[Mapping[str, type[Any]]] = {
     _tag(kind): kind for kind in (*vars(searches).values(), *vars(kernel_state).values()) if _is_search(kind)
+}
+_RECORDS: Final[dict[str, type[StoredRecord]]] = {
+    "runs": Run,
+    "jobs": Job,
+    "sessions": Session,
+    "leaders": LeaderLease,
+    "sinks": Sink,
+    "streams": Stream,
+    "replies": IdempotencyReply,
+    "annotations": Annotation,
+    "stored": PlanRow,
+    "rates": RateWindow,
 }
 
 
@@ -130,10 +143,8 @@ def decision_json(decision: Decision[Any]) -> str:
 def state_json(state: State) -> str:
     """Return as canonical JSON what a decision can see of a state."""
     tables = state.tables
-    annotation_keys = [
-        [run, key, sorted(names)] for (run, key), names in sorted(tables.annotation_keys.items())
-    ]
-    annotations = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
+    annotation_keys = sorted(tables.names[ANNOTATIONS])
+    annotations = [to_data(one) for one in tables.annotations.values()]
     unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.new_rows.items())}
     messages = [[run, to_data(row)] for (run, _), row in sorted(state.messages.items())]
     histories = {run: [to_data(row) for row in rows] for run, rows in sorted(state.histories.items())}
@@ -187,24 +198,12 @@ def state_from(text: str) -> State:
     """Return the state that `state_json` wrote as this text."""
     data = cast("dict[str, Any]", parse(text))
     tables = Tables()
-    for run in from_data(data["runs"], list[Run]):
-        tables.put_run(run)
-    for job in from_data(data["jobs"], list[Job]):
-        tables.put_job(job)
-    tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
-    tables.leaders = {lease.name: lease for lease in from_data(data["leaders"], list[LeaderLease])}
-    # Older recordings have no sinks.
-    tables.sinks = {sink.key: sink for sink in from_data(data.get("sinks", []), list[Sink])}
-    tables.streams = {stream.key: stream for stream in from_data(data.get("streams", []), list[Stream])}
-    tables.replies = {
-        (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[IdempotencyReply])
-    }
-    annotation_keys = cast("list[tuple[str, str, list[str]]]", data.get("annotation_keys", []))
-    tables.annotation_keys = {(run, key): set(names) for run, key, names in annotation_keys}
-    for one in from_data(data.get("annotations", []), list[Annotation]):
-        tables.annotations.setdefault(one.run, []).append(one)
-    tables.slots = {SlotName(*slot) for slot in data.get("slots", ())}
-    tables.plans = {plan.fingerprint: plan for plan in from_data(data["stored"], list[PlanRow])}
+    for name, kind in _RECORDS.items():
+        for record in data.get(name, ()):  # older recordings lack some
+            tables.put(from_data(record, kind))
+    tables.names[ANNOTATIONS].update(tuple(name) for name in data.get("annotation_keys", ()))
+    for slot in data.get("slots", ()):
+        tables.put(SlotName(*slot))
     workflows: dict[tuple[str, str | None], Plan] = {
         (name, version): plan_from_json(plan) for name, version, plan in data["workflows"]
     }
@@ -217,8 +216,6 @@ def state_from(text: str) -> State:
         RunName(namespace, name): from_data(left, RunRemains)
         for namespace, name, left in data.get("run_remains", ())
     }
-    windows = from_data(data.get("rates", []), list[RateWindow])
-    tables.rates = {window.rate_name: window for window in windows}
     state.queued_by_rate = {
         RateName(namespace, name): number for namespace, name, number in data.get("queued_by_rate", ())
     }

@@ -25,7 +25,7 @@ from holdfast.ports.searches import (
     RunAnnotations,
     UndeliveredHeads,
 )
-from holdfast.ports.tables import HISTORY, STREAMS
+from holdfast.ports.tables import ANNOTATIONS, HISTORY, STREAMS
 
 
 def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
@@ -72,14 +72,14 @@ def read_histories(tx: Transaction, state: State, needs: list[Reads]) -> None:
         return
     _read_histories(tx, state, {run.key: run for run in (*forked, *retried)}.values())
     for annotation in tx.find(RunAnnotations(sorted(run.key for run in retried))) if retried else ():
-        state.tables.annotations.setdefault(annotation.run, []).append(annotation)
+        state.tables.put(annotation)
     children = {
         RunName(run.namespace, child) for run in forked for child in open_children(state.histories[run.key])
     }
     # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
     # locking the children last keeps that order.
     for child in tx.find(LatestRuns(sorted(children))) if children else ():
-        state.tables.put_run(child)
+        state.tables.put(child)
 
 
 def _functions(state: State, keys: Iterable[str]) -> list[Run]:
@@ -137,7 +137,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
     keys = sorted(key for of_name in generations.values() for key in of_name)
     jobs = tx.find(JobsOfRuns(keys))
     for job in jobs:
-        state.tables.put_job(job)
+        state.tables.put(job)
     with_jobs = {job.run for job in jobs}
     inputs = {row.run: row.payload for row in tx.get(HISTORY, sorted(first_rows))}
     sinks = tx.find(AllSinks())
@@ -175,15 +175,14 @@ def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> N
     }
     wanted = sorted((run, key) for run, key in requested if run is not None)
     if wanted:
-        for run, key, name in tx.find(AnnotationKeys(wanted)):
-            state.tables.annotation_keys.setdefault((run, key), set()).add(name)
+        state.tables.names[ANNOTATIONS].update(tx.find(AnnotationKeys(wanted)))
 
 
 def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read the annotations of runs as a whole."""
     runs = sorted({run for reads in needs for run in reads.annotations})
     for annotation in tx.find(RunAnnotations(runs)) if runs else ():
-        state.tables.annotations.setdefault(annotation.run, []).append(annotation)
+        state.tables.put(annotation)
 
 
 def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:

@@ -92,7 +92,7 @@ from holdfast.kernel.rules.outbox import stream_advances
 from holdfast.kernel.rules.registry import RULES
 from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AppendHistory, Change, StoreReply
+from holdfast.ports.changes import Change, Insert, inserted
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
     CommandError,
@@ -104,6 +104,7 @@ from holdfast.ports.errors import (
     UnreadableRowError,
 )
 from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import AllSinks
@@ -390,7 +391,7 @@ class Kernel:
         The list of sinks is cached for `SINKS_KNOWN_FOR` seconds. Rows stored before this process knows a new sink are
         found by `outbox.sweep`.
         """
-        rows = [change.row for change in changes if isinstance(change, AppendHistory)]
+        rows = [*inserted(changes, HistoryRow)]
         if not rows:
             return ()
         if self.clock.monotonic() >= self._sinks_until:
@@ -416,7 +417,7 @@ class Kernel:
             return error
         made = decision.changes
         if command.idempotency_key is not None:
-            made = (*made, StoreReply(reply_of(command, decision.reply, now)))
+            made = (*made, Insert(reply_of(command, decision.reply, now)))
         state.apply(made)
         changes.extend(made)
         hints.update(dict.fromkeys(decision.hints))

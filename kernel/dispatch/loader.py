@@ -85,7 +85,7 @@ def load(
     unlocked = {key for key in wanted.seen - wanted.jobs if state.tables.job(key) is None}
     if unlocked:
         for job in tx.get(JOBS, sorted(unlocked)):
-            state.tables.put_job(job)
+            state.tables.put(job)
     read_annotation_keys(tx, state, all_needs)
     read_annotations(tx, state, all_needs)
     if wanted.leader_leases:
@@ -167,7 +167,7 @@ def _slots(tx: Transaction, state: State) -> None:
             jobs.update(_places(tables.job(key) for key in found.jobs))
     if not runs and not jobs:
         return
-    tables.slots.update(tx.lock(SLOTS, sorted((*runs, *jobs))))
+    tables.slots.update((slot, slot) for slot in tx.lock(SLOTS, sorted((*runs, *jobs))))
     for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
         if names:
             used = tx.find(UsedSlots(waiting, sorted(names.values())))
@@ -185,26 +185,26 @@ def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
     tables, whole, driven = state.tables, wanted.whole, wanted.driven
     if wanted.names:
         for run in tx.find(LatestRuns(sorted(wanted.names))):
-            tables.put_run(run)
+            tables.put(run)
     runs = (wanted.runs | whole) - tables.runs.keys()
     jobs = wanted.jobs
     if runs and jobs and not driven:  # one round trip, since the job keys are known
         held = tx.lock_attempts(sorted(runs), sorted(jobs), sorted(wanted.sessions))
         for run in held.runs:
-            tables.put_run(run)
+            tables.put(run)
         for job in held.jobs:
-            tables.put_job(job)
+            tables.put(job)
         tables.sessions.update((session.id, session) for session in held.sessions)
     else:
         for run in tx.lock(RUNS, sorted(runs)) if runs else ():
-            tables.put_run(run)
+            tables.put(run)
         found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
         drivers = {key for key in found if key is not None} if driven else set[JobKey]()
         for job in tx.lock(JOBS, sorted(jobs | drivers)) if jobs or drivers else ():
             if (
                 job.key in jobs or job.kind is JobKind.WORKFLOW
             ):  # `driver_of` returns the job of a stage for a pipeline
-                tables.put_job(job)
+                tables.put(job)
     with_jobs = wanted.with_jobs | whole
     with_jobs |= {tables.newest[name] for name in wanted.whole_names & tables.newest.keys()}
     with_jobs |= _held(state, driven)
@@ -212,7 +212,7 @@ def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
         with_jobs |= _exhausted(state)
     if with_jobs:
         for job in tx.find(JobsOfRuns(sorted(with_jobs))):
-            tables.put_job(job)
+            tables.put(job)
     if whole:
         read_whole(tx, state, whole)
 

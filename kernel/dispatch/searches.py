@@ -60,7 +60,7 @@ def _put(tables: Tables, answer: Sequence[object]) -> SearchResult:
             return SearchResult()
         case Job():
             for job in rows:
-                tables.put_job(job)
+                tables.put(job)
             return SearchResult(jobs=tuple(job.key for job in rows))
         case Session():
             tables.sessions.update((session.id, session) for session in rows)

@@ -40,9 +40,10 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
                 outcome=kind(failure=failure),
                 received=command.received,
             )
-        case JobRecord(records=(record,)):
-            refused = _refused(record, failure.message)
-            return None if refused is None else attrs.evolve(command, records=(refused,))
+        case JobRecord(records=(record,)) if (refused := _refused(record, failure.message)) is not None:
+            return attrs.evolve(command, records=(refused,), outputs=(), reported=0)
+        case JobRecord(outputs=outputs) if outputs:
+            return attrs.evolve(command, outputs=(), reported=0)
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
         case _:

@@ -8,7 +8,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.pipelines.progress import Progress, progress_from
 from holdfast.kernel.state import State
-from holdfast.ports.changes import AppendHistory, BlockRun, Change
+from holdfast.ports.changes import BlockRun, Change, Insert
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.audit import UnreadableRows, WholeRun, WholeRuns
@@ -162,7 +162,7 @@ def block(tx: Transaction, found: Sequence[Unreadable], now: Micros) -> list[Blo
             at=now,
             data=events.RunBlocked(code=error.code, message=str(error), status=outline.status).data,
         )
-        changes += [AppendHistory(row), BlockRun(key, now, row.number)]
+        changes += [Insert(row), BlockRun(key, now, row.number)]
         blocked.append(BlockedRun(outline, error))
     tx.apply(changes)
     return blocked

@@ -60,14 +60,14 @@ from holdfast.kernel.functions.call_sites import as_completed_awaitables, call_s
 from holdfast.kernel.functions.children import Children
 from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.lazy_parts import Part
+from holdfast.kernel.functions.outputs import Outputs
 from holdfast.kernel.functions.patches import Patches
 from holdfast.kernel.functions.protocol import (
     FunctionContinued,
-    Published,
+    OutputKind,
     Request,
-    SkippedMessage,
     TimerRequest,
-    UpdateOutcome,
+    Turn,
 )
 from holdfast.kernel.functions.publications import Publications
 from holdfast.kernel.functions.sagas import Compensations
@@ -111,6 +111,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     Args:
         began_at: The instant at which the loop's `time()` is 0.
         seed: The seed of the run's random numbers and UUIDs.
+        run_id: The id of the run.
+        workflow: The name of the workflow.
     """
 
     __slots__ = (
@@ -124,6 +126,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "_made",
         "_made_children",
         "_made_inboxes",
+        "_made_outputs",
         "_made_patches",
         "_made_publications",
         "_made_saga",
@@ -143,14 +146,16 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "is_evicted",
         "is_queried",
         "is_replaying",
-        "log_target",
         "next_generation",
+        "reports_after",
         "requests",
         "row",
+        "run_id",
         "seed",
         "step_arguments",
         "turn",
         "was_read",
+        "workflow",
     )
 
     inboxes = Part(lambda loop: Inboxes(loop.create_future, loop.halt))
@@ -158,10 +163,13 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     saga = Part(lambda _: Compensations())
     patches = Part(lambda _: Patches())
     publications = Part(lambda _: Publications())
+    outputs = Part(lambda _: Outputs())
     updates = Part(lambda loop: Updates(loop.begin, loop.halt))
 
-    def __init__(self, *, began_at: Micros, seed: str) -> None:
+    def __init__(self, *, began_at: Micros, seed: str, run_id: str, workflow: str) -> None:
         self.seed = seed
+        self.run_id = run_id
+        self.workflow = workflow
         self.requests: list[Request] = []
         """The requests made since the last turn was taken, in order."""
         self.dropped: list[str] = []
@@ -170,8 +178,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Calls that were made and not awaited yet."""
         self.is_replaying = False
         """Whether there are more rows to feed: the function is being replayed."""
-        self.log_target: object = None
-        """Where log records of the function go, as its host knows; None while it is only replayed, as for a query."""
+        self.reports_after: int | None = None
+        """The number of the last row up to which the function's output is stored: it is collected in later turns only.
+
+        -1 if none is stored. None while the function is only replayed, as for a query.
+        """
         self.is_queried = False
         """Whether a query is reading the function's state: then nothing may change."""
         self.next_generation: FunctionContinued | None = None
@@ -210,6 +221,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._made_children: Children | None = None
         self._made_patches: Patches | None = None
         self._made_publications: Publications | None = None
+        self._made_outputs: Outputs | None = None
         self._made_updates: Updates | None = None
 
     # Turns ----------------------------------------------------------------------------------------------------------
@@ -364,21 +376,23 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Whether the turn produced nothing but requests."""
         inboxes = self._made_inboxes
         parts = self._made_patches or self._made_updates or self._made_publications
-        if inboxes is not None and inboxes.refused:
+        outputs = self._made_outputs
+        if (inboxes is not None and inboxes.refused) or (outputs is not None and outputs.new):
             return False
         return parts is None and not self.dropped and self.next_generation is None and self.fault is None
 
-    def take_outputs(
-        self,
-    ) -> tuple[tuple[str, ...], tuple[UpdateOutcome, ...], tuple[Published, ...], tuple[SkippedMessage, ...]]:
-        """Return and clear other output: patches, outcomes of updates, published values, skipped messages."""
+    def take_turn(self, requests: tuple[Request, ...]) -> Turn:
+        """Return a turn with these requests and whatever else the function has produced, which is cleared."""
         patches, updates, publications = self._made_patches, self._made_updates, self._made_publications
-        inboxes = self._made_inboxes
-        return (
-            () if patches is None else patches.take(),
-            () if updates is None else updates.take(),
-            () if publications is None else publications.take(),
-            () if inboxes is None else inboxes.take_refused(),
+        inboxes, outputs = self._made_inboxes, self._made_outputs
+        return Turn(
+            requests=requests,
+            patches=() if patches is None else patches.take(),
+            answers=() if updates is None else updates.take(),
+            published=() if publications is None else publications.take(),
+            outputs=() if outputs is None else outputs.take(),
+            refused=() if inboxes is None else inboxes.take_refused(),
+            read_clock=self.was_read,
         )
 
     # Calls ----------------------------------------------------------------------------------------------------------
@@ -466,6 +480,16 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Publish a value, given as JSON text. Not a numbered call, so a deploy may add it anywhere."""
         self._check()
         self.publications.add(name, text)
+
+    def report(self, kind: OutputKind, content: object) -> None:
+        """Collect an output of this turn, unless it is stored already. Not a numbered call, as `publish`."""
+        self._check()
+        self.outputs.add(self.row, kind, content, is_live=self.is_live)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the function is driven, rather than inspected, and this turn's output was not stored before."""
+        return self.reports_after is not None and self.row > self.reports_after
 
     def drop(self, call: str) -> None:
         """Drop a call that is no longer awaited."""
@@ -699,9 +723,10 @@ def check_thread() -> None:
         raise RuntimeError("a durable function can't be driven from a thread whose event loop runs")
 
 
-def new_loop(*, began_at: Micros, seed: str) -> FunctionLoop:
+def new_loop(*, began_at: Micros, seed: str, run_id: str, workflow: str) -> FunctionLoop:
     """Return a new loop. To type checkers the class is abstract: the methods that only refuse are made below."""
-    return cast("Callable[..., FunctionLoop]", FunctionLoop)(began_at=began_at, seed=seed)
+    make = cast("Callable[..., FunctionLoop]", FunctionLoop)
+    return make(began_at=began_at, seed=seed, run_id=run_id, workflow=workflow)
 
 
 def running_loop() -> FunctionLoop | None:

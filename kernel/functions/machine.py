@@ -11,8 +11,8 @@ The machine does no I/O. The driver (hosts/functions) reads rows, carries out th
 outcomes as rows, and then feeds these rows. There is no separate mode for replay: whether a row was stored a second ago
 or by another worker last week, the function receives it by the same method. So a function continues in the same way
 whether it stayed in memory or is called again from its first line (docs/decisions/0020). The only difference is
-`is_replaying`, which is set while more rows are left to feed. It decides about patches, and keeps log records from
-being written twice.
+`is_replaying`, which is set while more rows are left to feed: it decides about patches. What the function reports, its
+log for example, is collected in turns whose output is not stored yet (docs/decisions/0075).
 
 How a row finds its call. Every call has a name, its path in the tree of tasks (`loop.py`). `_open` holds the requests
 that are awaited. A row about a call must match the open request of this name, by kind and by step, workflow, run or
@@ -103,6 +103,7 @@ from holdfast.ports.errors import (
     WorkflowStalledError,
 )
 from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import evolve
 
 T = TypeVar("T")
 
@@ -120,6 +121,8 @@ class FunctionMachine:
         encode: Returns a result as JSON text. Raises if it can't be stored.
         began_at: When the run started.
         seed: The seed of the run's random numbers and UUIDs.
+        run_id: The id of the run.
+        workflow: The name of the workflow.
     """
 
     # Class attributes, set on the instance only at the end of a function: most machines in memory have not ended.
@@ -134,11 +137,13 @@ class FunctionMachine:
         *,
         began_at: Micros,
         seed: str,
+        run_id: str,
+        workflow: str,
     ) -> None:
         self.began_at = began_at
         self._function: Callable[[], Coroutine[Any, Any, object]] | None = function
         self._encode = encode
-        self._loop = new_loop(began_at=began_at, seed=seed)
+        self._loop = new_loop(began_at=began_at, seed=seed, run_id=run_id, workflow=workflow)
         self._context = Context()
         self._task: RunTask[object] | None = None
         self._open: dict[str, Request] = {}
@@ -179,9 +184,9 @@ class FunctionMachine:
         """Return the request of an open call; None if the call is not awaited."""
         return self._open.get(call)
 
-    def set_log_target(self, speaker: object) -> None:
-        """Set where log records of the function go from now on."""
-        self._loop.log_target = speaker
+    def report_after(self, row: int | None) -> None:
+        """Collect the function's output of the turns after this row; see `FunctionLoop.reports_after`."""
+        self._loop.reports_after = row
 
     @property
     def kept(self) -> int:
@@ -538,7 +543,7 @@ class FunctionMachine:
                 self._forget({call: one})
                 if requests.pop(call, None) is None:
                     dropped.append(call)
-        patches, answers, published, refused = loop.take_outputs()
+        produced = loop.take_turn(())
         loop.requests.clear()
         loop.dropped.clear()
         ended = self._end()
@@ -551,16 +556,7 @@ class FunctionMachine:
             self._open.clear()
             requests.clear()
             self.evict()
-        return Turn(
-            requests=tuple(requests.values()),
-            dropped=tuple(dropped),
-            patches=patches,
-            answers=answers,
-            published=published,
-            refused=refused,
-            read_clock=loop.was_read,
-            ended=ended,
-        )
+        return evolve(produced, requests=tuple(requests.values()), dropped=tuple(dropped), ended=ended)
 
     def _check_fault(self) -> None:
         """Raise the error that halted the function, if any."""
@@ -575,15 +571,7 @@ class FunctionMachine:
             loop.requests.clear()
             for one in requests:
                 self._open[one.call] = one
-        patches, answers, published, refused = loop.take_outputs()
-        return Turn(
-            requests=requests,
-            patches=patches,
-            answers=answers,
-            published=published,
-            refused=refused,
-            read_clock=loop.was_read,
-        )
+        return loop.take_turn(requests)
 
     @property
     def _is_waiting(self) -> bool:

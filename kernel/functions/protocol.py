@@ -1,7 +1,7 @@
 """Requests of a durable function and the history events that it receives: the interface of its machine."""
 
 from contextvars import Context
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -312,6 +312,22 @@ class Published:
     """The value as JSON text."""
 
 
+OutputKind: TypeAlias = Literal["log", "progress", "annotation", "ai_call", "event"]
+
+
+@frozen(kw_only=True)
+class FunctionOutput:
+    """Something that the function reports: a log line, for example. It is no call, and the function gets no answer."""
+
+    row: int
+    """The number of the row that the function had received; 0 for its start."""
+    number: int
+    """Its number among what the function has reported since that row, from 1. With `row` the same in every replay."""
+    kind: OutputKind
+    content: object
+    """What is reported, of the class that belongs to the kind (see `kernel/authoring/workflow_context.py`)."""
+
+
 @frozen(kw_only=True)
 class SkippedMessage:
     """A message that was skipped because it is not of its channel's type."""
@@ -367,6 +383,8 @@ class Turn:
     answers: tuple[UpdateOutcome, ...] = ()
     """The outcomes of updates."""
     published: tuple[Published, ...] = ()
+    outputs: tuple[FunctionOutput, ...] = ()
+    """What the function reports. Empty for turns whose output is stored."""
     refused: tuple[SkippedMessage, ...] = ()
     """Skipped messages. They must be recorded before anything else is done."""
     read_clock: bool = False

@@ -10,7 +10,7 @@ from typing import Final, TypedDict, cast
 
 import attrs
 
-from holdfast.ports.changes import AddRateLimit, Change, UpdateRateLimit
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.limits import RateName, RateWindow
@@ -147,7 +147,7 @@ class Rates:
     def changes(self) -> Sequence[Change]:
         """Return the changed rows. A new row can't be locked: if two transactions add it, one of them is repeated."""
         return [
-            UpdateRateLimit(window) if name in self._tables.rates else AddRateLimit(window)
+            Update(window) if name in self._tables.rates else Insert(window)
             for name, window in sorted(self._windows.items())
         ]
 

@@ -10,8 +10,9 @@ from holdfast.kernel.commands import OperatorCommand
 from holdfast.kernel.history import events
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.actors import Actor
-from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
@@ -36,12 +37,13 @@ def signed(decide: _Decide[C, R]) -> _Decide[C, R]:
 
 def _signed(change: Change, actor: Actor) -> Change:
     """Return a change with the actor in its event. A message that is delivered again keeps its own."""
-    if not isinstance(change, AppendHistory):
+    if not isinstance(change, Insert) or not isinstance(change.record, HistoryRow):
         return change
-    kind = events.class_of(change.row.type)
+    row = change.record
+    kind = events.class_of(row.type)
     if not issubclass(kind, events.OperatorEvent):
         return change
-    event = kind.from_row(change.row)
+    event = kind.from_row(row)
     if event.actor is not None or getattr(event, "again", None) is not None:
         return change
-    return AppendHistory(evolve(change.row, data=evolve(event, actor=actor).data))
+    return Insert(evolve(row, data=evolve(event, actor=actor).data))

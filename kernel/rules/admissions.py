@@ -14,7 +14,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
-from holdfast.ports.changes import AddConcurrencyLimit, Change, UpdateJob, UpdateRun
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.limits import RateName, SlotName
@@ -50,7 +50,7 @@ class Slots:
             self._full.add(slot)
             return False
         self._used[slot] += 1
-        added = AddConcurrencyLimit(slot)
+        added = Insert(slot)
         # A row that does not exist cannot be locked: of two commands that add it, one conflicts and counts again.
         if slot not in self._state.tables.slots and added not in self.changes:
             self.changes.append(added)
@@ -137,7 +137,7 @@ def decide_claim_pending(
         if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):
             continue
         if run.start_at is not None and run.concurrency_key is not None:
-            changes.append(UpdateRun(evolve(run, start_at=None, updated_at=max(now, run.updated_at))))
+            changes.append(Update(evolve(run, start_at=None, updated_at=max(now, run.updated_at))))
             follow_ups.append(FollowUp(runs=(run.concurrency_key,)))
         elif slots.take(run):
             draft = RunDraft(run, now)
@@ -196,7 +196,7 @@ def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decisi
         more=bool(jobs) and len(jobs) >= command.limit,
         wakes_at=tuple(sorted(job.wake_at for job in turns.asleep if job.wake_at is not None)),
     )
-    changes = (*map(UpdateJob, (*queued, *turns.asleep)), *slots.changes, *turns.rates.changes())
+    changes = (*map(Update, (*queued, *turns.asleep)), *slots.changes, *turns.rates.changes())
     return Decision(reply, changes, tuple(hint for job in queued for hint in job_hints(job)))
 
 

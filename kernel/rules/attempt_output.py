@@ -9,7 +9,9 @@ from holdfast.kernel.commands import (
     ArtifactOutput,
     AttemptOutput,
     JobHeartbeat,
+    JobRecord,
     JobSettle,
+    PublishedEvent,
     RunAnnotate,
     RunAnnotated,
     RunCreate,
@@ -18,14 +20,16 @@ from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationScope, Artifact
-from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
+from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import OutputRow
 from holdfast.ports.records.job import Job, job_key
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import ANNOTATIONS
 
 T = TypeVar("T")
 
@@ -42,14 +46,12 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     if run is None:
         raise RunNotFoundError(command.run_id)
     _check_place(state, run, command)
-    known = (
-        state.tables.annotation_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
-    )
+    known = state.tables.names[ANNOTATIONS]
     of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
     scope = AnnotationScope.RUN if command.stage is None else of_stage
     author = command.actor or Actor()
     changes = tuple(
-        AddAnnotation(
+        Insert(
             Annotation(
                 run=run.key,
                 at=now,
@@ -68,7 +70,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
             )
         )
         for one in command.annotations
-        if one.name not in known
+        if (run.key, command.key, one.name) not in known
     )
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
@@ -77,7 +79,7 @@ def annotations_at_start(run: Run, command: RunCreate, ids: Ids) -> Iterator[Cha
     """Yield the changes that store the annotations of a new run."""
     author = command.actor or Actor()
     for one in command.annotations:
-        yield AddAnnotation(
+        yield Insert(
             Annotation(
                 run=run.key,
                 at=run.created_at,
@@ -92,7 +94,7 @@ def annotations_at_start(run: Run, command: RunCreate, ids: Ids) -> Iterator[Cha
         )
 
 
-def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
+def annotation_keys(command: JobHeartbeat | JobSettle | JobRecord) -> tuple[tuple[str, str], ...]:
     """Return the run and key of each annotation in this command that has a key."""
     attempts = command.attempts if isinstance(command, JobHeartbeat) else (command,)
     return tuple(
@@ -105,7 +107,7 @@ def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str],
 
 def known_annotations(state: State) -> set[tuple[str, str, str]]:
     """Return the run, key and name of stored annotations, as far as they were read."""
-    return {(run, key, name) for (run, key), names in state.tables.annotation_keys.items() for name in names}
+    return set(state.tables.names[ANNOTATIONS])
 
 
 def output_changes(
@@ -126,19 +128,32 @@ def output_changes(
     for one in outputs:
         match one.kind:
             case "log" | "progress" | "heartbeat":
-                changes.append(AddAttemptOutput(_note(job, epoch, one, ids)))
+                changes.append(Insert(_note(job, epoch, one, ids)))
             case "annotation":
                 annotation = _annotation(one)
                 under = (job.run, annotation.key or "", annotation.name)
                 if annotation.key is None or under not in known:
-                    changes.append(AddAnnotation(_annotated(job, epoch, one.at, annotation, ids)))
+                    changes.append(Insert(_annotated(job, epoch, one, annotation, ids)))
                     known.add(under)
             case "artifact":
                 if artifacts:
-                    changes.append(AddArtifact(_artifact(job, epoch, one)))
+                    changes.append(Insert(_artifact(job, epoch, one)))
             case "ai_call":
-                changes.append(AddAiCall(_ai_call(job, epoch, one, ids)))
+                changes.append(Insert(_ai_call(job, epoch, one, ids)))
     return changes
+
+
+def check_published(published: Iterable[PublishedEvent]) -> None:
+    """Raise InvalidCommandError if an event that a body publishes is not valid."""
+    for event in published:
+        if not is_event_type(event.type):
+            raise InvalidCommandError(
+                f"{event.type[:120]!r} is not an event type: use words of a-z 0-9 _ and dots"
+            )
+        if len(event.payload.inline or "") > EVENT_BYTES_MAX or event.payload.inline is None:
+            raise InvalidCommandError(
+                f"the event {event.type} is inline JSON text of at most {EVENT_BYTES_MAX:,} bytes"
+            )
 
 
 def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
@@ -152,9 +167,10 @@ def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
 
 def _note(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> OutputRow:
     return OutputRow(
-        id=ids.new(),
+        id=output.id or ids.new(),
         run=job.run,
         job=job.number,
+        call=output.call,
         epoch=epoch,
         at=output.at,
         kind=output.kind,
@@ -166,18 +182,20 @@ def _annotation(output: AttemptOutput) -> AnnotationOutput:
     return _data(output, AnnotationOutput)
 
 
-def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, ids: Ids) -> Annotation:
+def _annotated(
+    job: Job, epoch: int, output: AttemptOutput, annotation: AnnotationOutput, ids: Ids
+) -> Annotation:
     actor: Actor = annotation.actor
     of_stage = annotation.scope is not AnnotationScope.RUN
     return Annotation(
         run=job.run,
-        at=at,
+        at=output.at,
         id=ids.new(),
         namespace=job.namespace,
         name=annotation.name,
         value=annotation.value,
         scope=annotation.scope,
-        node=job.node if of_stage else None,
+        node=(output.node or job.node) if of_stage else None,
         item=job.item if of_stage and annotation.scope is not AnnotationScope.STAGE else None,
         job=job.number,
         epoch=epoch,
@@ -196,7 +214,8 @@ def _artifact(job: Job, epoch: int, output: AttemptOutput) -> Artifact:
         job=job.number,
         epoch=epoch,
         name=artifact.name,
-        node=job.node,
+        call=output.call,
+        node=output.node or job.node,
         item=job.item,
         at=output.at,
         content_type=artifact.content_type,
@@ -214,7 +233,7 @@ def _ai_call(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> AiCall:
         id=call.id or ids.new(),
         job=job.number,
         epoch=epoch,
-        node=job.node,
+        node=output.node or job.node,
         item=job.item,
         topic=call.topic,
         model=call.model,

@@ -24,7 +24,7 @@ from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import stage_completed
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import DeleteJob, UpdateRun
+from holdfast.ports.changes import Delete, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import canonical, parse
@@ -32,6 +32,7 @@ from holdfast.ports.records.job import Job, JobKey, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
+from holdfast.ports.tables import JOBS
 
 
 def start_child(
@@ -109,7 +110,7 @@ def adopt_child(child: Run, parent: JobKey) -> Decision[FollowUp]:
     """Make this job the one that waits for a child run. If the child run has ended, it delivers its result again."""
     taken = evolve(child, parent=parent.text)
     if child.status not in TERMINAL:
-        return Decision(NO_FOLLOW_UP, (UpdateRun(taken),))
+        return Decision(NO_FOLLOW_UP, (Update(taken),))
     draft = RunDraft(taken, child.updated_at)  # an ended run keeps its instants
     draft.add_parent_delivery()
     return Decision(draft.follow_up, draft.changes())
@@ -134,7 +135,7 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         raise InvalidCommandError(
             f"job {command.job} is to be delivered to {parse(delivery.input)}, not to {command.parent}"
         )
-    closed = DeleteJob(delivery.key)
+    closed = Delete(JOBS, delivery.key)
     if command.parent is None:
         return Decision(RunDelivered(status="closed"), (closed,))
     child, waiting = state.tables.runs[delivery.run], state.tables.job(parse_job_id(command.parent))

@@ -19,7 +19,7 @@ from holdfast.kernel.rules.leases import attempt_of, job_hints, parse_job_id
 from holdfast.kernel.runs.builder import leased, ready_state
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.records.job import Job, JobState
@@ -59,10 +59,10 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
         if job.is_passed_over(pass_over):
             continue
         if not try_start(starts, job, first):
-            changes.append(UpdateJob(_limited(job)))
+            changes.append(Update(_limited(job)))
             continue
         held = leased(job, command.session, starts.at(job))
-        changes.append(UpdateJob(held))
+        changes.append(Update(held))
         attempts.append(attempt_of(held))
         if held.lost_attempts:
             pass_over = attempts[-1].pass_over
@@ -107,7 +107,7 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
     changes: list[Change] = []
     if _is_due(job, command, now):  # the hint may be a wake-up that was scheduled for this instant
         job = _woken(job)
-        changes.append(UpdateJob(job))
+        changes.append(Update(job))
     ignored = _why_ignored(job, command)
     if ignored is None and _is_passed_over(state, job, command):
         ignored = "suspect", _RETRY_LATER
@@ -126,10 +126,10 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         refused = JobClaimed(
             attempt=None, ignored="limited", retry_after=_RETRY_LATER, follow_up=FollowUp(jobs=tuple(first))
         )
-        return Decision(refused, (*changes, UpdateJob(_limited(job))))
+        return Decision(refused, (*changes, Update(_limited(job))))
     claimed = leased(job, command.session, starts.at(job))
     reply = JobClaimed(attempt=attempt_of(claimed), follow_up=FollowUp(jobs=tuple(first)))
-    return Decision(reply, (*changes, UpdateJob(claimed), *starts.changes()))
+    return Decision(reply, (*changes, Update(claimed), *starts.changes()))
 
 
 def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
@@ -198,7 +198,7 @@ def wake_due_jobs(state: State, search: DueJobs, now: Micros) -> Decision[JobsWo
             and job.wake_at <= now
         ):
             woken = _woken(job)
-            changes.append(UpdateJob(woken))
+            changes.append(Update(woken))
             hints.extend(job_hints(woken))
             if woken.state is JobState.LIMITED and woken.concurrency_key is not None:
                 limited[woken.concurrency_key] = None

@@ -17,7 +17,7 @@ from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unrea
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.attempt_output import AnnotationScope
-from holdfast.ports.changes import AddAnnotation, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
@@ -99,6 +99,7 @@ def _begun(
         inherited=None,
         children=0,
         mailbox=None,
+        reported_row=0,
     )
     draft = RunDraft(following, now, is_new=True)
     unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))
@@ -152,8 +153,8 @@ def carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator[
     """Yield copies of the run's annotations for the next generation: of each name and actor the newest."""
     newest = {
         (annotation.name, annotation.actor_kind, annotation.actor_id): annotation
-        for annotation in state.tables.annotations.get(run.key, ())
-        if annotation.scope is AnnotationScope.RUN
+        for annotation in state.tables.annotations.values()
+        if annotation.run == run.key and annotation.scope is AnnotationScope.RUN
     }
     for latest in newest.values():
-        yield AddAnnotation(evolve(latest, run=key, id=ids.new(), job=None, epoch=None))
+        yield Insert(evolve(latest, run=key, id=ids.new(), job=None, epoch=None))

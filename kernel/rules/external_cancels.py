@@ -3,8 +3,6 @@
 They never change the status or result of the run.
 """
 
-from collections.abc import Sequence
-
 from holdfast.kernel.commands import Failure, JobSettled
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
@@ -18,7 +16,7 @@ from holdfast.kernel.rules.retries import (
 )
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.state import Decision
-from holdfast.ports.changes import UpdateJob
+from holdfast.ports.changes import Update
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
@@ -47,22 +45,22 @@ def retry_cancel(
     if (retry_at := next_attempt_at(plan, job, failure, now)) is not None:
         retried = rescheduled(job, retry_at, now, run.status)
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
-        return Decision(reply, (UpdateJob(retried),), job_hints(retried))
+        return Decision(reply, (Update(retried),), job_hints(retried))
     draft = RunDraft(run, now)
     _append_cancel_failed(draft, job, failure, details)
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
-def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJob]:
+def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Job | None:
     """Free a cancel job whose attempt was lost, or record that it is given up because it was lost too often.
 
-    Returns changes besides the draft: a retry leaves the row of the ended run unchanged.
+    Returns the freed job, which is not in the draft: a retry leaves the row of the ended run unchanged.
     """
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if not is_given_up(lost.lost_attempts, job.max_attempts):
-        return (UpdateJob(rescheduled(lost, now, now, draft.status)),)
+        return rescheduled(lost, now, now, draft.status)
     _append_cancel_failed(draft, lost, lost_worker_failure(lost), NO_DETAILS)
-    return ()
+    return None
 
 
 def _append_cancel_failed(draft: RunDraft, job: Job, failure: Failure, details: AttemptDetails) -> None:

@@ -11,12 +11,13 @@ from holdfast.kernel.pipelines.progress import Progress
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.kernel.state import State
-from holdfast.ports.changes import Change, DeleteJob, UpdateJob
+from holdfast.ports.changes import Change, Delete, Update
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import CompletedRow
 from holdfast.ports.structs import frozen
+from holdfast.ports.tables import JOBS
 
 Item: TypeAlias = tuple[str, int | None]
 
@@ -71,8 +72,8 @@ def repair_cancel_jobs(
         for job in faults.stuck
     )
     return (
-        *(DeleteJob(job.key) for job in faults.extra),
-        *(UpdateJob(rescheduled(job, now, now, run.status, is_damaged=True)) for job in retryable),
+        *(Delete(JOBS, job.key) for job in faults.extra),
+        *(Update(rescheduled(job, now, now, run.status, is_damaged=True)) for job in retryable),
     )
 
 

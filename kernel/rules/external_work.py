@@ -21,7 +21,7 @@ from holdfast.kernel.runs.external_work import POLLING_EXPIRED
 from holdfast.kernel.runs.plan_interpreter import stage_suspended
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.records.job import Job, JobKind, JobState
@@ -125,13 +125,13 @@ def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decisi
     early = 0
     for job in found:
         if job.kind is JobKind.STAGE or job.state is JobState.LEASED:
-            changes.append(UpdateJob(evolve(job, wake_at=now)))
+            changes.append(Update(evolve(job, wake_at=now)))
             early += 1
         elif job.state is JobState.PAUSED:
-            changes.append(UpdateJob(evolve(job, wake_at=None)))
+            changes.append(Update(evolve(job, wake_at=None)))
         else:
             awake = evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.QUEUED), wake_at=None)
-            changes.append(UpdateJob(awake))
+            changes.append(Update(awake))
             hints.extend(job_hints(awake))
     return Decision(StagesWoken(woken=len(changes) - early, early=early), tuple(changes), tuple(hints))
 

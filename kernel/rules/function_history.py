@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from holdfast.kernel.commands import (
+    NO_FOLLOW_UP,
     ChannelClose,
     ChildCancel,
     ChildSignal,
     ChildStart,
     EventAppend,
+    EventPublish,
     Failure,
     FollowUp,
     FunctionRecord,
@@ -23,6 +25,12 @@ from holdfast.kernel.commands import (
     merge,
 )
 from holdfast.kernel.history import events, limits
+from holdfast.kernel.rules.attempt_output import (
+    annotation_keys,
+    check_published,
+    known_annotations,
+    output_changes,
+)
 from holdfast.kernel.rules.child_messages import notify_child
 from holdfast.kernel.rules.children import start_child_of_function
 from holdfast.kernel.rules.leases import find_leased_job, job_hints, parse_job_id
@@ -31,7 +39,7 @@ from holdfast.kernel.rules.retries import AttemptDetails, fail_inline_step
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
@@ -71,6 +79,7 @@ def reads_of_record(command: JobRecord) -> Reads:
         drivers=notifies_child,
         jobs=tuple(jobs),
         history_after=((key.run, command.seen),),
+        annotation_keys=annotation_keys(command),
     )
 
 
@@ -86,6 +95,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     if job.kind is not JobKind.WORKFLOW:
         raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
     run = with_received(before, command.received)
+    run = evolve(run, reported_row=max(run.reported_row, command.reported))
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > command.seen)
     draft = RunDraft(run, now)
     known = {events.event_of(row).identity for row in unseen}
@@ -126,6 +136,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     )
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
+    changes = (*changes, *output_changes(job, command.epoch, command.outputs, ids, known_annotations(state)))
     if any(row.type in events.UPDATE_ANSWERS for row in draft.rows):
         draft.hints.append(HistoryGrew(run=run.key))  # wakes the caller of the update
     if draft.rows and (job.lost_attempts > lost_attempts or job.attempts > 1):
@@ -133,7 +144,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         # suspect here, as its session may hold other lost jobs (docs/decisions/0059).
         changes = (
             *changes,
-            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, lost_attempts))),
+            Update(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, lost_attempts))),
         )
     return Decision(reply, changes, tuple(draft.hints))
 
@@ -150,8 +161,18 @@ def _carry_out(
 ) -> Decision[FollowUp] | None:
     """Append what a driver records; return the changes of other runs, if there are any."""
     match record:
-        case EventAppend():
+        case EventAppend(published=published, artifacts=artifacts):
+            check_published(published)
+            for one in published:
+                draft.append_user_event(job, one, call=record.event.identity[1])
             draft.append_of(job, record.event, payload=record.payload)
+            if artifacts:
+                return Decision(
+                    NO_FOLLOW_UP, tuple(output_changes(job, job.epoch, artifacts, ids, set(), artifacts=True))
+                )
+        case EventPublish(published=one):
+            check_published((one,))
+            draft.append_user_event(job, one, call=record.call)
         case TimerFire(due=due):
             if due <= now:
                 draft.append_of(job, events.TimerFired(call=record.call, site=record.site))
@@ -176,6 +197,8 @@ def _identity_of(record: FunctionRecord) -> events.Identity:
             return event.identity
         case StepQueue(call=call, attempt=attempt):
             return events.StepQueued.type, call, attempt
+        case EventPublish(call=call):
+            return events.UserEvent.type, call, 1
         case _:
             return _TYPES[type(record)], record.call, 1
 
@@ -228,7 +251,7 @@ def suspend_function(
     )
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
     received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
-    return Decision(reply, (*received, UpdateJob(released)), job_hints(released))
+    return Decision(reply, (*received, Update(released)), job_hints(released))
 
 
 def retry_refused_result(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
@@ -237,7 +260,7 @@ def retry_refused_result(run: Run, job: Job, failure: Failure, now: Micros) -> D
     draft.append(events.ResultRefused(message=failure.message), node=job.node, epoch=job.epoch)
     released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
-    return Decision(reply, (*draft.changes(), UpdateJob(released)), (*draft.hints, *job_hints(released)))
+    return Decision(reply, (*draft.changes(), Update(released)), (*draft.hints, *job_hints(released)))
 
 
 def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:

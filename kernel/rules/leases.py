@@ -47,7 +47,7 @@ from holdfast.kernel.commands import Attempt, FollowUp, JobHeartbeat, JobRelease
 from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
 from holdfast.kernel.runs.builder import heartbeat_deadline, rescheduled
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.history import HEARTBEAT
@@ -123,7 +123,7 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     free = rescheduled(unused, now + command.delay, now, run.status)
     limited = (free.concurrency_key,) if free.state is JobState.LIMITED and free.concurrency_key else ()
     reply = JobReleased(status="released", follow_up=FollowUp(jobs=limited))
-    return Decision(reply, (UpdateJob(free),), job_hints(free))
+    return Decision(reply, (Update(free),), job_hints(free))
 
 
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
@@ -146,7 +146,7 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
             lost.append(held.job)
             continue
         if any(one.kind == HEARTBEAT for one in held.outputs) and job.heartbeat_timeout is not None:
-            changes.append(UpdateJob(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))
+            changes.append(Update(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))
         changes.extend(output_changes(job, held.epoch, held.outputs, ids, known))
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 

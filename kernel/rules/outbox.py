@@ -25,7 +25,7 @@ from holdfast.kernel.state import (
     RunsWithUndeliveredRows,
     State,
 )
-from holdfast.ports.changes import AdvanceStreams, Change, UpdateSink, UpdateStream
+from holdfast.ports.changes import AdvanceStreams, Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.history import HistoryRow
@@ -100,7 +100,7 @@ def decide_flush(state: State, command: OutboxFlush, now: Micros, ids: Ids) -> D
         failing=sink.failures > 0,
         streams=leases,
     )
-    changes = tuple(UpdateStream(attrs.evolve(stream, holder=holder, due_at=until)) for stream in due)
+    changes = tuple(Update(attrs.evolve(stream, holder=holder, due_at=until)) for stream in due)
     return Decision(reply, changes)
 
 
@@ -147,7 +147,7 @@ def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> D
         for run in command.untouched
         if (stream := held(run)) is not None
     ]
-    changes: list[Change] = [UpdateStream(stream) for stream in streams]
+    changes: list[Change] = [Update(stream) for stream in streams]
     after = sink
     if sink is not None and sink.key == command.registration:
         after = sink
@@ -156,7 +156,7 @@ def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> D
         elif error is not None:
             after = with_failure(sink, now, error[:ERROR_MAX], command.retry_after)
         if after != sink:
-            changes.insert(0, UpdateSink(after))
+            changes.insert(0, Update(after))
     dead_lettered = tuple(stream.run for stream in streams if stream.state is StreamState.DEAD_LETTERED)
     reply = OutboxSettled(
         fenced=tuple(fenced), dead_lettered=dead_lettered, retry_at=None if after is None else after.retry_at
@@ -233,7 +233,7 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
     began = command.began
     if found.next is None and began is not None:
         walked = [attrs.evolve(sink, swept_at=began) for sink in sinks if not is_walked(sink)]
-        changes += [UpdateSink(sink) for sink in walked]
+        changes += [Update(sink) for sink in walked]
         sinks = walked
     reply = OutboxSwept(
         healed=len(found.stream_heads),
@@ -262,7 +262,7 @@ def decide_replay(
     found = state.found[_dead_lettered(command)].streams
     streams = [_replayed(state.tables.streams[key], command, now) for key in found]
     reply = DeadLettersReplayed(replayed=len(streams), more=len(streams) >= command.limit)
-    return Decision(reply, tuple(UpdateStream(stream) for stream in streams))
+    return Decision(reply, tuple(Update(stream) for stream in streams))
 
 
 def _replayed(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:

@@ -124,6 +124,9 @@ def settle_step(
     retry_at: Micros | None = None
     match command.outcome:
         case QueuedStepCompleted(output=output):
+            for event in command.events:
+                function = state.plan_of(run).function
+                draft.append_user_event(job, event, node=function, call=job.node)
             completed = events.StepCompleted(
                 call=job.node,
                 step=step_of(job.definition) or "",

@@ -23,7 +23,7 @@ from holdfast.kernel.rules.sessions import free_lost_job
 from holdfast.kernel.runs.builder import PollSchedule, RunDraft
 from holdfast.kernel.runs.plan_interpreter import advance, body_kind, open_node
 from holdfast.kernel.state import Decision, Reads, RunsMissingJobs, State
-from holdfast.ports.changes import AddJob, Change, DeleteJob
+from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical
 from holdfast.ports.records.job import Job, JobKind, JobState
@@ -31,6 +31,7 @@ from holdfast.ports.records.run import HELD, TERMINAL, Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import CompletedRow
 from holdfast.ports.structs import evolve
+from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import Hint
 
 CHECK_AFTER: Final[Micros] = 60_000_000
@@ -69,7 +70,10 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
             hints.extend(draft.hints)
             repaired.append(run.id)
     has_deliveries = found.has_deliveries or any(
-        isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
+        isinstance(one, Insert)
+        and isinstance(one.record, Job)
+        and one.record.state is JobState.PENDING_DELIVERY
+        for one in changes
     )
     reply = RunRepaired(
         repaired=tuple(repaired),
@@ -101,7 +105,7 @@ def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify
     if notifies_parent:
         draft.add_parent_delivery()
     paid = repair_cancel_jobs(draft, state, run, state.plan_of(run), faults, now) if faults else ()
-    return (*draft.changes(), *(DeleteJob(job.key) for job in jobs), *paid)
+    return (*draft.changes(), *(Delete(JOBS, job.key) for job in jobs), *paid)
 
 
 def _repaired(

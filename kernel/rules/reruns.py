@@ -291,6 +291,7 @@ def _next_generation(
         rerun_from=begins.start,
         inherited=begins.kept,
         mailbox=None,
+        reported_row=0,
     )
 
 

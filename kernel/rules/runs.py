@@ -41,7 +41,7 @@ from holdfast.kernel.runs.builder import RunDraft, hint_of
 from holdfast.kernel.runs.plan_interpreter import advance, begin
 from holdfast.kernel.runs.stored_starts import is_kept, start_event
 from holdfast.kernel.state import NOTHING, Decision, Reads, State
-from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, StorePlan
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.mailboxes import EMPTY, mailbox_from
@@ -179,7 +179,7 @@ def _create_from_template(
         run=run.key, number=INPUT_ROW, type=opening.created.type, at=now, payload=command.input, data=data
     )
     jobs = opening.jobs_of(run)
-    changes: tuple[Change, ...] = (CreateRun(run), AppendHistory(row), *(AddJob(job) for job in jobs))
+    changes: tuple[Change, ...] = (Insert(run), Insert(row), *(Insert(job) for job in jobs))
     return run, changes, tuple(map(hint_of, jobs))
 
 
@@ -358,4 +358,4 @@ def store_plan(state: State, plan: Plan) -> tuple[Change, ...]:
     if name in state.stored_plans or name in state.tables.plans or name in state.plans:
         return ()
     row = PlanRow(fingerprint=name, workflow=plan.workflow, version=plan.version, body=plan.to_json())
-    return (StorePlan(row),)
+    return (Insert(row),)

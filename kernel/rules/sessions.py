@@ -32,7 +32,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.transitions import SESSION_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.records.job import Job, JobKind, JobState
@@ -58,7 +58,7 @@ def decide_open(_: State, command: SessionOpen, now: Micros, ids: Ids) -> Decisi
         opened_at=now,
         expires_at=now + command.lease,
     )
-    return Decision(SessionOpened(session=session.id, expires_at=session.expires_at), (PutSession(session),))
+    return Decision(SessionOpened(session=session.id, expires_at=session.expires_at), (Insert(session),))
 
 
 def reads_of_renew(command: SessionRenew | SessionClose) -> Reads:
@@ -70,15 +70,13 @@ def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> De
     """Extend the session's lease; never shorten it. Raises SessionLostError."""
     session = _open_session(state, command.session)
     expires_at = max(session.expires_at, now + command.lease)
-    return Decision(
-        SessionRenewed(expires_at=expires_at), (PutSession(evolve(session, expires_at=expires_at)),)
-    )
+    return Decision(SessionRenewed(expires_at=expires_at), (Insert(evolve(session, expires_at=expires_at)),))
 
 
 def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
     """Declare the session dead on its own request. Raises SessionLostError."""
     session = _open_session(state, command.session)
-    return Decision(SessionRenewed(expires_at=now), (PutSession(_dead(evolve(session, expires_at=now))),))
+    return Decision(SessionRenewed(expires_at=now), (Insert(_dead(evolve(session, expires_at=now))),))
 
 
 def reads_of_reap(command: SessionReap) -> Reads:
@@ -97,7 +95,7 @@ def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Deci
         if session.state is SessionState.OPEN and session.expires_at + command.grace < now
     ]
     return Decision(
-        LeasesReaped(sessions=len(dead), freed=0, dead=0), tuple(PutSession(session) for session in dead)
+        LeasesReaped(sessions=len(dead), freed=0, dead=0), tuple(Insert(session) for session in dead)
     )
 
 
@@ -124,9 +122,9 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
         draft = RunDraft(run, now)
         for job in jobs:
             if job.outlives_run:
-                update = free_lost_cancel(draft, job, now)
-                changes.extend(update)
-                hints.extend(hint for one in update for hint in job_hints(one.job))
+                if (retried := free_lost_cancel(draft, job, now)) is not None:
+                    changes.append(Update(retried))
+                    hints.extend(job_hints(retried))
                 freed += 1
                 continue
             if draft.status in TERMINAL:  # the end of the run deleted its other jobs
@@ -186,7 +184,7 @@ def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) ->
     until = now + command.lease
     taken = LeaderLease(name=command.name, session=command.session, expires_at=until)
     # A row that does not exist cannot be locked: of two sessions that add it, one conflicts and decides again.
-    change = AddLeader(taken) if leader_lease is None else UpdateLeader(taken)
+    change = Insert(taken) if leader_lease is None else Update(taken)
     return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
 
 

@@ -69,7 +69,12 @@ from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.kernel.pipelines.progress import MapProgress, progress_from
 from holdfast.kernel.rules.admissions import follow_up_after
-from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
+from holdfast.kernel.rules.attempt_output import (
+    annotation_keys,
+    check_published,
+    known_annotations,
+    output_changes,
+)
 from holdfast.kernel.rules.children import start_child
 from holdfast.kernel.rules.continue_as_new import continue_run
 from holdfast.kernel.rules.external_cancels import record_cancelled, retry_cancel
@@ -89,10 +94,9 @@ from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import NextClaim, RunDraft
 from holdfast.kernel.runs.plan_interpreter import condition_evaluated, map_expanded, stage_completed
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddMapItems, Change, UpdateJob
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.json import compact
 from holdfast.ports.records.job import Job, JobKind
 from holdfast.ports.records.run import Run, RunName
@@ -169,17 +173,9 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
 
 
 def _check_events(command: JobSettle) -> None:
-    if command.events and not isinstance(command.outcome, Completed):
+    if command.events and not isinstance(command.outcome, Completed | QueuedStepCompleted):
         raise InvalidCommandError(f"job {command.job} did not complete; then it publishes no events")
-    for event in command.events:
-        if not is_event_type(event.type):
-            raise InvalidCommandError(
-                f"{event.type[:120]!r} is not an event type: use words of a-z 0-9 _ and dots"
-            )
-        if len(event.payload.inline or "") > EVENT_BYTES_MAX or event.payload.inline is None:
-            raise InvalidCommandError(
-                f"the event {event.type} is inline JSON text of at most {EVENT_BYTES_MAX:,} bytes"
-            )
+    check_published(command.events)
 
 
 def _apply_outcome(
@@ -225,7 +221,7 @@ def _completed(
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     for event in command.events:
-        draft.append_user_event(job, event.type, event.payload)
+        draft.append_user_event(job, event)
     completed = events.StageCompleted(
         attempt=job.attempts, job=job.number, started_at=command.started_at, host=command.host or None
     )
@@ -253,7 +249,7 @@ def _expanded(
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
     map_expanded(draft, plan, progress_from(run.progress), job.node, counters)
     pages = [
-        AddMapItems(
+        Insert(
             MapItems(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
         )
         for start in range(0, len(items), size)
@@ -329,7 +325,7 @@ def _schedule_check(
         fail_stage(draft, plan, job, found, details)
         return _settled(state, run, draft)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
-    return Decision(reply, (UpdateJob(found),), job_hints(found))
+    return Decision(reply, (Update(found),), job_hints(found))
 
 
 def _failure_details(command: JobSettle, failure: Failure) -> AttemptDetails:

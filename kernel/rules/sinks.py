@@ -9,13 +9,14 @@ import attrs
 from holdfast.kernel.commands import SinkRegister, SinkRegistered, SinkRemove, SinkRemoved
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.actors import Actor
-from holdfast.ports.changes import AddSink, DeleteSink
+from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, SinkExistsError
 from holdfast.ports.events import EVENT_TYPES, is_possible
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.outbox import Sink, SinkName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import SINKS
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_.]{0,99}(?<!\.)|([a-z][a-z0-9_.]{0,98}\.)?\*")
@@ -60,7 +61,7 @@ def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) 
         created_at=now,
         options=_options(command),
     )
-    return Decision(SinkRegistered(sink=sink.name, since=sink.since, created=True), (AddSink(sink),))
+    return Decision(SinkRegistered(sink=sink.name, since=sink.since, created=True), (Insert(sink),))
 
 
 def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Decision[SinkRemoved]:
@@ -68,7 +69,7 @@ def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Deci
     known = state.tables.sink_named(SinkName(command.namespace, command.sink))
     if known is None:
         return Decision(SinkRemoved(removed=False))
-    return Decision(SinkRemoved(removed=True), (DeleteSink(known.key),))
+    return Decision(SinkRemoved(removed=True), (Delete(SINKS, known.key),))
 
 
 def _options(command: SinkRegister) -> str | None:

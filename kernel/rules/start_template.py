@@ -12,7 +12,7 @@ from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
-from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.changes import Insert, inserted
 from holdfast.ports.records.job import Job, rank_of
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.structs import frozen
@@ -60,15 +60,19 @@ def start_template_of(plan: Plan) -> StartTemplate | None:
     draft.append(opening)
     begin(draft, plan, INPUT_ROW)
     created, _, *added = draft.changes()
-    jobs = [change.job for change in added if isinstance(change, AddJob)]
-    if draft.follow_up or not isinstance(created, CreateRun) or len(jobs) < len(added):
+    jobs = list(inserted(added, Job))
+    if (
+        draft.follow_up
+        or not (isinstance(created, Insert) and isinstance(created.record, Run))
+        or len(jobs) < len(added)
+    ):
         return None
     with_priorities = ((job, stage_of(plan.node(job.node)).priority) for job in jobs)
     template = StartTemplate(
-        progress=created.run.progress,
+        progress=created.record.progress,
         created=opening,
         data=opening.data,
-        rows=created.run.last_row,
+        rows=created.record.last_row,
         jobs=tuple(with_priorities),
     )
     return template if template.jobs_of(run) == tuple(jobs) else None

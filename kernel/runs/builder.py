@@ -4,22 +4,19 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, QueuedStepJob
-from holdfast.kernel.history.events import HistoryEvent, SignalReceived
+from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, PublishedEvent, QueuedStepJob
+from holdfast.kernel.history.events import HistoryEvent, SignalReceived, UserEvent
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
 from holdfast.ports.changes import (
-    AddJob,
-    AppendHistory,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
-    UpdateJob,
-    UpdateRun,
+    Insert,
+    Update,
 )
 from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import canonical
@@ -30,6 +27,7 @@ from holdfast.ports.records.run import HELD, TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.structs import evolve
+from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import Hint, JobHint, RunEnded
 
 
@@ -137,9 +135,12 @@ class RunDraft:
         """Append an event of an attempt of a job, at its stage and map item; return the number of its row."""
         return self._append_row(event.type, event.data, job.node, job.item, job.epoch, payload)
 
-    def append_user_event(self, job: Job, name: str, payload: Payload) -> int:
-        """Append an event that the body of a stage published; return the number of its row."""
-        return self._append_row(f"{USER_EVENTS}{name}", None, job.node, job.item, job.epoch, payload)
+    def append_user_event(
+        self, job: Job, published: PublishedEvent, *, node: str | None = None, call: str = ""
+    ) -> None:
+        """Append an event that a body published. `call` is as in `UserEvent`; `node` None is that of the job."""
+        kind, data = f"{USER_EVENTS}{published.type}", UserEvent(call=call).data
+        self._append_row(kind, data, node or job.node, job.item, job.epoch, published.payload)
 
     def _append_row(
         self,
@@ -162,7 +163,7 @@ class RunDraft:
             payload=payload,
             data=data,
         )
-        self._changes.append(AppendHistory(row))
+        self._changes.append(Insert(row))
         self.rows.append(row)
         return self._last_row
 
@@ -192,7 +193,7 @@ class RunDraft:
             self.claimed_job = job = leased(job, taker.session, self._now)
         else:
             job = self._in_line(job)
-        self._changes.append(AddJob(job))
+        self._changes.append(Insert(job))
         return job.number
 
     def open_poll(self, stage: StagePlan, row: int, item: int | None, waits: PollSchedule) -> int:
@@ -209,7 +210,7 @@ class RunDraft:
         job = rescheduled(job, waits.until, self._now, self._status)
         if job.state is JobState.QUEUED:
             self._announce(job)
-        self._changes.append(AddJob(job))
+        self._changes.append(Insert(job))
         return job.number
 
     def _new_job(
@@ -265,7 +266,7 @@ class RunDraft:
         if queued.max_concurrency is not None or rate is not None:
             key = step_limit_key(run, definition, rate)
             job = limited(job, key, queued.max_concurrency, rate)
-        self._changes.append(AddJob(self._in_line(job)))
+        self._changes.append(Insert(self._in_line(job)))
 
     def _in_line(self, job: Job) -> Job:
         """Return a new job in its first state: paused with its run, limited, or queued."""
@@ -286,13 +287,13 @@ class RunDraft:
         """Put a job to sleep until child run `child`, which it has started, has ended."""
         self._children += 1
         waiting = evolve(job, waiting_for=child)
-        self._changes.append(UpdateJob(rescheduled(waiting, None, self._now, self._status)))
+        self._changes.append(Update(rescheduled(waiting, None, self._now, self._status)))
 
     def reschedule_job(self, job: Job, wake_at: Micros | None, *, is_damaged: bool = False) -> None:
         """Put a job to sleep until `wake_at`, or queue it if that has passed. Its lease ends."""
         had_slot, key = job.has_slot, job.concurrency_key
         job = rescheduled(job, wake_at, self._now, self._status, is_damaged=is_damaged)
-        self._changes.append(UpdateJob(job))
+        self._changes.append(Update(job))
         if key is not None and (had_slot > job.has_slot or job.state is JobState.LIMITED):
             self._limited[key] = None
         if job.state is JobState.QUEUED:
@@ -325,12 +326,12 @@ class RunDraft:
 
     def update_job(self, job: Job) -> None:
         """Change a job without rescheduling it."""
-        self._changes.append(UpdateJob(job))
+        self._changes.append(Update(job))
 
     def close_job(self, job: Job) -> None:
         """Delete the job of a finished stage, step or map item."""
         self._open_jobs -= 1
-        self._changes.append(DeleteJob(job.key))
+        self._changes.append(Delete(JOBS, job.key))
         # Under a rate limit, the end of a body frees nothing: its start counts.
         if job.concurrency_key is not None and job.concurrency_limit is not None:
             self._limited[job.concurrency_key] = None
@@ -359,7 +360,7 @@ class RunDraft:
         self._open_jobs -= 1
         job = cancelling(check, stage.cancel.retry.attempts)
         JOB_TRANSITIONS.check(check.state, job.state)
-        self._changes.append(UpdateJob(job))
+        self._changes.append(Update(job))
         self._announce(job)
 
     def open_cancel(self, stage: StagePlan, row: int, item: int | None, key: str) -> None:
@@ -367,12 +368,12 @@ class RunDraft:
         assert stage.cancel is not None
         job = self._new_job(stage, JobKind.CANCEL, row, item, stage.cancel.retry.attempts)
         self._open_jobs -= 1
-        self._changes.append(AddJob(evolve(job, waiting_for=key)))
+        self._changes.append(Insert(evolve(job, waiting_for=key)))
         self._announce(job)
 
     def delete_outliving_job(self, job: Job) -> None:
         """Delete a job that outlived its run: a delivery or a cancellation of external work."""
-        self._changes.append(DeleteJob(job.key))
+        self._changes.append(Delete(JOBS, job.key))
 
     def keep_progress(self, progress: str) -> None:
         """Set the progress of the run through its plan."""
@@ -422,7 +423,7 @@ class RunDraft:
             result=self._result,
             error=self._error,
         )
-        return (CreateRun(run) if self._is_new else UpdateRun(run), *self._changes)
+        return (Insert(run) if self._is_new else Update(run), *self._changes)
 
     def add_parent_delivery(self) -> None:
         """Open the delivery of the run's result to its parent, if it has a parent job that waits."""
@@ -449,7 +450,7 @@ class RunDraft:
             state=JobState.PENDING_DELIVERY,
             input=recipient,
         )
-        self._changes.append(AddJob(job))
+        self._changes.append(Insert(job))
 
     def _announce(self, job: Job) -> None:
         # One hint for each job: a transport may start a function for each hint, which claims just that job.

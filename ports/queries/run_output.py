@@ -25,11 +25,11 @@ class NotesInOrder(Query[tuple[OutputRow, ...]]):
 
 @attrs.frozen
 class NewestProgress(Query[tuple[OutputRow, ...]]):
-    """The newest `progress` row of each job of a run that has one, by job."""
+    """The newest `progress` row of each job and call of a run that has one, by job and call."""
 
     run: str
-    after: int = attrs.field(default=0, kw_only=True)
-    """The job number of the last row of the page before."""
+    after: tuple[int, str] = attrs.field(default=(0, ""), kw_only=True)
+    """Job number and call of the last row of the page before."""
     limit: int = attrs.field(default=1_000, kw_only=True)
 
 
@@ -64,13 +64,13 @@ class AnnotationsOf(Query[tuple[Annotation, ...]]):
 
 @attrs.frozen
 class ArtifactsOf(Query[tuple[Artifact, ...]]):
-    """The artifacts of a run, by job, epoch and name."""
+    """The artifacts of a run, by job, epoch, call and name."""
 
     run: str
     name: str | None = attrs.field(default=None, kw_only=True)
     """If set, only artifacts of this name are returned."""
-    after: tuple[int, int, str] | None = attrs.field(default=None, kw_only=True)
-    """Job, epoch and name of the last artifact of the page before."""
+    after: tuple[int, int, str, str] | None = attrs.field(default=None, kw_only=True)
+    """Job, epoch, call and name of the last artifact of the page before."""
     limit: int = attrs.field(default=1_000, kw_only=True)
 
 

@@ -101,6 +101,8 @@ class OutputRow:
     job: int
     """The number of the job whose attempt wrote it."""
     epoch: int
+    call: str = ""
+    """The call of the step that wrote it; "" of a stage, and of a function itself."""
     at: Micros
     kind: str
     """`log`, `progress` or `heartbeat`."""

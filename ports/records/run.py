@@ -159,6 +159,8 @@ class Run:
     """Its rank among the runs that wait for admission: lowest first (see `rank_of`)."""
     mailbox: str | None = None
     """JSON text of its unread messages and closed channels (see `Mailbox`)."""
+    reported_row: int = 0
+    """Of a durable function: the last history row up to which the output of its code, such as its log, is stored."""
 
     @property
     def name(self) -> RunName:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.stage_context import StageContext
     from holdfast.kernel.authoring.step_context import step_context
     from holdfast.kernel.authoring.steps import step
+    from holdfast.kernel.authoring.workflow_context import workflow_context
     from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "update",
     "uuid4",
     "workflow",
+    "workflow_context",
 ]
 
 _MODULES: Final = {
@@ -131,6 +133,7 @@ _MODULES: Final = {
         "holdfast.kernel.authoring.stage_context": ("StageContext",),
         "holdfast.kernel.authoring.step_context": ("step_context",),
         "holdfast.kernel.authoring.steps": ("step",),
+        "holdfast.kernel.authoring.workflow_context": ("workflow_context",),
         "holdfast.ports.errors": (
             "GiveUp",
             "HoldfastError",

@@ -1,5 +1,6 @@
 """Types behind workflows, pipelines, steps, stages and channels, for annotations; and how a map may complete."""
 
+from holdfast.kernel.authoring.attempt_context import BlobRef
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.channels import Inbox
 from holdfast.kernel.authoring.child_runs import ChildRun
@@ -14,10 +15,10 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.nodes import PlanNode
 from holdfast.kernel.authoring.queries import Query, QueryCall, Update, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.authoring.stage_context import BlobRef
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.authoring.workflow_context import WorkflowContext
 
 __all__ = [
     "AtLeast",
@@ -39,5 +40,6 @@ __all__ = [
     "Update",
     "UpdateCall",
     "Workflow",
+    "WorkflowContext",
     "WorkflowDefinition",
 ]

@@ -156,6 +156,7 @@ class NoteFields(TypedDict, total=False):
 
     job: int
     epoch: int
+    call: str
     at: Micros
     kind: str
     data: str
@@ -184,6 +185,7 @@ class ArtifactFields(TypedDict, total=False):
     """Fields of an Artifact."""
 
     epoch: int
+    call: str
     node: str
     item: int | None
     at: Micros

@@ -17,27 +17,16 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
-from holdfast.ports.changes import (
-    AddAiCall,
-    AddAnnotation,
-    AddArtifact,
-    AddAttemptOutput,
-    AddJob,
-    AddMapItems,
-    AppendHistory,
-    Change,
-    CreateRun,
-    DeleteJob,
-    StoreReply,
-    UpdateJob,
-    UpdateRun,
-    UpdateStream,
-)
+from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
+from holdfast.ports.changes import Change, Delete, Insert, Update, inserted
 from holdfast.ports.json import parse
-from holdfast.ports.records.history import HEARTBEAT, HistoryRow
+from holdfast.ports.records.history import HEARTBEAT, HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, job_key
+from holdfast.ports.records.outbox import Stream
+from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import SessionState
-from holdfast.ports.records.values import Micros
+from holdfast.ports.records.values import IdempotencyReply, MapItems, Micros
+from holdfast.ports.tables import JOBS
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
 
@@ -62,33 +51,37 @@ def lease_violations(tables: Tables, commit: Commit, now: Micros) -> Iterator[Vi
     settled = {one.job for one in commit.sent if isinstance(one, JobSettle)}
     for change in commit.changes:
         match change:
-            case AddJob(job) | UpdateJob(job) if job.state is JobState.LEASED:
+            case Insert(Job() as job) | Update(Job() as job) if job.state is JobState.LEASED:
                 yield from _claimed(tables, commit, job)
-            case AppendHistory(row):
+            case Insert(HistoryRow() as row):
                 yield from _ended(tables, row, jobs)
-            case AddAttemptOutput(note):
+            case Insert(OutputRow() as note):
                 yield from _reported(tables, JobKey(note.run, note.job), note.epoch)
                 if note.kind == HEARTBEAT and is_heartbeat:
                     yield from _heartbeat_received(tables, JobKey(note.run, note.job), jobs)
-            case AddAnnotation(annotation) if annotation.job is not None:
+            case Insert(Annotation() as annotation) if annotation.job is not None:
                 yield from _reported(tables, JobKey(annotation.run, annotation.job), annotation.epoch)
-            case AddArtifact(made):
+            case Insert(Artifact() as made):
                 yield from _reported(tables, JobKey(made.run, made.job), made.epoch)
-            case AddAiCall(call):
+            case Insert(AiCall() as call):
                 yield from _reported(tables, JobKey(call.run, call.job), call.epoch)
             case _:
                 pass
-        if isinstance(change, UpdateJob) and change.job.key.text in settled:
-            yield from _polled(tables, change.job, now)
+        if (
+            isinstance(change, Update)
+            and isinstance(change.record, Job)
+            and change.record.key.text in settled
+        ):
+            yield from _polled(tables, change.record, now)
 
 
 def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
     """Return the jobs that the changes touch, in their new state; None for a deleted one."""
     jobs: dict[JobKey, Job | None] = {}
     for change in changes:
-        if isinstance(change, AddJob | UpdateJob):
-            jobs[change.job.key] = change.job
-        elif isinstance(change, DeleteJob):
+        if isinstance(change, Insert | Update) and isinstance(change.record, Job):
+            jobs[change.record.key] = change.record
+        elif isinstance(change, Delete) and change.table is JOBS:
             jobs[change.key] = None
     return jobs
 
@@ -103,7 +96,7 @@ def _waiting(
         job = jobs.get(job_key(one.job))
         if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
             continue
-        rows = [each.row for each in commit.changes if isinstance(each, AppendHistory)]
+        rows = list(inserted(commit.changes, HistoryRow))
         # The function does not see the retries of a queued step, and they do not wake it.
         rows = [row for row in rows if row.type != events.StepRetrying.type]
         last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
@@ -119,21 +112,23 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
         return
     holders = {job_key(job).run for job, epoch in named if _is_held(tables, job_key(job), epoch)}
     for change in commit.changes:
-        if isinstance(change, UpdateRun):
-            before = tables.runs[change.run.key]
+        if isinstance(change, Update) and isinstance(change.record, Run):
+            before = tables.runs[change.record.key]
             ours = {before.key, job_key(before.parent).run if before.parent else ""}
             if not ours & holders:
                 yield Violation(
                     "S3", before.key, "the run was changed by attempts that hold none of its jobs"
                 )
-        if isinstance(change, UpdateJob | DeleteJob):
-            key = change.job.key if isinstance(change, UpdateJob) else change.key
-            known = tables.job(key)
-            is_ours = known is not None and (key.text, known.epoch) in named
-            if known is not None and known.kind is JobKind.STEP and isinstance(change, DeleteJob):
-                is_ours = key.run in holders  # the driver of the function removes its queued step
-            if known is not None and known.state is JobState.LEASED and not is_ours:
-                yield Violation("S3", key.text, f"epoch {known.epoch} was ended by another attempt")
+        match change:
+            case Update(Job(key=key)) | Delete(key=JobKey() as key):
+                known = tables.job(key)
+            case _:
+                continue
+        is_ours = known is not None and (key.text, known.epoch) in named
+        if known is not None and known.kind is JobKind.STEP and isinstance(change, Delete):
+            is_ours = key.run in holders  # the driver of the function removes its queued step
+        if known is not None and known.state is JobState.LEASED and not is_ours:
+            yield Violation("S3", key.text, f"epoch {known.epoch} was ended by another attempt")
 
 
 def _with_answer(commit: Commit) -> Iterator[Violation]:
@@ -142,9 +137,13 @@ def _with_answer(commit: Commit) -> Iterator[Violation]:
         command = cast("Command[object]", one)
         key = command.idempotency_key
         creates = isinstance(one, RunCreate) and any(
-            isinstance(change, CreateRun) for change in commit.changes
+            isinstance(change, Insert) and isinstance(change.record, Run) for change in commit.changes
         )
-        replies = [change.reply.key for change in commit.changes if isinstance(change, StoreReply)]
+        replies = [
+            change.record.key
+            for change in commit.changes
+            if isinstance(change, Insert) and isinstance(change.record, IdempotencyReply)
+        ]
         if creates and key is not None and key not in replies:
             yield Violation(
                 "I1",
@@ -159,9 +158,9 @@ def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
         return
     holders = {one.holder for one in commit.sent if isinstance(one, OutboxSettle)}
     for change in commit.changes:
-        if not isinstance(change, UpdateStream):
+        if not (isinstance(change, Update) and isinstance(change.record, Stream)):
             continue
-        known = tables.streams.get(change.stream.key)
+        known = tables.streams.get(change.record.key)
         if known is not None and known.holder not in holders:
             where = f"{known.run} for {known.sink}"
             yield Violation(
@@ -278,13 +277,13 @@ def missing_blobs(commit: Commit, has_blob: Callable[[str], bool]) -> Iterator[V
 def _blobs(change: Change) -> Iterator[str]:
     """Yield the keys of the blobs that a change refers to."""
     match change:
-        case AppendHistory(row) if row.payload is not None and row.payload.blob is not None:
+        case Insert(HistoryRow() as row) if row.payload is not None and row.payload.blob is not None:
             yield row.payload.blob
-        case AddMapItems(page):
+        case Insert(MapItems() as page):
             yield from (blob for _, blob in cast("list[list[str | None]]", parse(page.items)) if blob)
-        case AddArtifact(artifact):
+        case Insert(Artifact() as artifact):
             yield artifact.blob
-        case AddAiCall(call):
+        case Insert(AiCall() as call):
             yield from (one.blob for one in (call.prompt, call.response) if one is not None and one.blob)
         case _:
             pass

@@ -3,7 +3,7 @@
 from bisect import bisect, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeGuard
+from typing import Final
 
 import attrs
 
@@ -19,27 +19,23 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
 from holdfast.ports.changes import (
-    AddAttemptOutput,
-    AddJob,
-    AppendHistory,
     BlockRun,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
-    PutSession,
-    UpdateJob,
-    UpdateRun,
+    Insert,
+    Update,
+    inserted,
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
-from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobState, job_key
 from holdfast.ports.records.limits import RateName
 from holdfast.ports.records.run import ACTIVE, Run, RunStatus
-from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import unreadable_columns
 from holdfast.ports.working_set import Tables
@@ -107,7 +103,11 @@ class SimulationObserver:
         ):
             self.report_violation(violation.invariant, violation.where, violation.what)
         runs = _touched(commit.changes)
-        noted = {change.note.run for change in commit.changes if isinstance(change, AddAttemptOutput)}
+        noted = {
+            change.record.run
+            for change in commit.changes
+            if isinstance(change, Insert) and isinstance(change.record, OutputRow)
+        }
         self._old_jobs = {key: dict(tables.jobs.get(key, ())) for key in runs | noted}
         self._old = Snapshot(
             runs={key: tables.runs[key] for key in runs if key in tables.runs},
@@ -115,9 +115,11 @@ class SimulationObserver:
             history={key: list(tables.history.get(key, ())) for key in runs},
             plans={},
             sessions={
-                change.session.id: tables.sessions[change.session.id]
+                change.record.id: tables.sessions[change.record.id]
                 for change in commit.changes
-                if isinstance(change, PutSession) and change.session.id in tables.sessions
+                if isinstance(change, Insert)
+                and isinstance(change.record, Session)
+                and change.record.id in tables.sessions
             },
         )
 
@@ -139,10 +141,10 @@ class SimulationObserver:
         ):
             self.report_violation(violation.invariant, violation.where, violation.what)
         for change in commit.changes:
-            if isinstance(change, CreateRun):
-                self.steps.forked(change.run, tables.whole_history(change.run))
-            if isinstance(change, AppendHistory):
-                for violation in (*self.steps.record_row(change.row), *_blocked(change.row)):
+            if isinstance(change, Insert) and isinstance(change.record, Run):
+                self.steps.forked(change.record, tables.whole_history(change.record))
+            if isinstance(change, Insert) and isinstance(change.record, HistoryRow):
+                for violation in (*self.steps.record_row(change.record), *_blocked(change.record)):
                     self.report_violation(violation.invariant, violation.where, violation.what)
             for violation in _unreadable(change):
                 self.report_violation(violation.invariant, violation.where, violation.what)
@@ -161,17 +163,24 @@ class SimulationObserver:
         self.trace.add(now, commit.process, f"COMMIT {sent}")
         for change in commit.changes:
             self.trace.add(now, commit.process, f"  {described(change)}")
-            if isinstance(change, AppendHistory) and change.row.type == events.RunRepaired.type:
-                self.repaired.append(change.row.run)
-            elif isinstance(change, PutSession):
-                self._hosts[change.session.id] = change.session.host
+            if (
+                isinstance(change, Insert)
+                and isinstance(change.record, HistoryRow)
+                and change.record.type == events.RunRepaired.type
+            ):
+                self.repaired.append(change.record.run)
+            elif isinstance(change, Insert) and isinstance(change.record, Session):
+                self._hosts[change.record.id] = change.record.host
 
     def _guarded(self, changes: Iterable[Change]) -> None:
         """Check that the rows which end an attempt come from the holder of its job (S3)."""
         for change in changes:
-            if not isinstance(change, AppendHistory) or change.row.type not in _ENDS:
+            if (
+                not (isinstance(change, Insert) and isinstance(change.record, HistoryRow))
+                or change.record.type not in _ENDS
+            ):
                 continue
-            row = change.row
+            row = change.record
             jobs = self._old_jobs.get(row.run, {}).values()
             if not any(_is_held(job, row) for job in jobs):
                 held = [f"{job.number} {job.state} e{job.epoch}" for job in jobs if (job.node) == row.node]
@@ -202,17 +211,23 @@ class SimulationObserver:
 
     def _is_woken(self, change: Change) -> bool:
         """Return whether a change only queues a sleeping job."""
-        if not isinstance(change, UpdateJob) or change.job.state is not JobState.QUEUED:
+        if (
+            not (isinstance(change, Update) and isinstance(change.record, Job))
+            or change.record.state is not JobState.QUEUED
+        ):
             return False
-        known = self._old_jobs.get(change.job.run, {}).get(change.job.number)
-        return known is not None and known.state is JobState.SLEEPING and known.epoch == change.job.epoch
+        known = self._old_jobs.get(change.record.run, {}).get(change.record.number)
+        return known is not None and known.state is JobState.SLEEPING and known.epoch == change.record.epoch
 
     def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
         """Check that each epoch of a job is claimed once (S1), and no job of an ended or stopped run (C1)."""
         for change in changes:
-            if not isinstance(change, UpdateJob | AddJob) or change.job.state is not JobState.LEASED:
+            if (
+                not (isinstance(change, Update | Insert) and isinstance(change.record, Job))
+                or change.record.state is not JobState.LEASED
+            ):
                 continue
-            job = change.job
+            job = change.record
             known = self._old_jobs.get(job.run, {}).get(job.number)
             if known is not None and known.epoch == job.epoch:
                 continue
@@ -259,33 +274,39 @@ class SimulationObserver:
         wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
         expires = any(isinstance(one, RunExpire) for one in commit.sent)
         reaps = any(isinstance(one, SessionReap) for one in commit.sent)
-        cancelled = {change.row.run for change in commit.changes if _is_cancelling(change)}
+        # Cancelling a function wakes it before its time.
+        rows = inserted(commit.changes, HistoryRow)
+        cancelled = {row.run for row in rows if row.type == events.RunCancelling.type}
         for change in commit.changes:
-            if isinstance(change, UpdateJob) and wakes:
-                job = change.job
+            if isinstance(change, Update) and isinstance(change.record, Job) and wakes:
+                job = change.record
                 known = self._old_jobs.get(job.run, {}).get(job.number)
                 if known is None or known.state is not JobState.SLEEPING or known.wake_at is None:
                     continue
                 if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in cancelled:
                     early = (known.wake_at - now) / 1_000_000
                     self.report_violation("T1", job.key.text, f"the job was woken {early:.3f} s too early")
-            elif isinstance(change, AppendHistory) and change.row.type == events.RunAdmitted.type:
-                before = old.runs.get(change.row.run)
+            elif (
+                isinstance(change, Insert)
+                and isinstance(change.record, HistoryRow)
+                and change.record.type == events.RunAdmitted.type
+            ):
+                before = old.runs.get(change.record.run)
                 if before is not None and before.start_at is not None and before.start_at > now:
                     self.report_violation(
                         "T1",
-                        change.row.run,
+                        change.record.run,
                         f"the run was admitted {before.start_at - now} us before its start_at",
                     )
-            elif isinstance(change, UpdateRun) and expires:
-                run, before = change.run, old.runs.get(change.run.key)
+            elif isinstance(change, Update) and isinstance(change.record, Run) and expires:
+                run, before = change.record, old.runs.get(change.record.key)
                 is_expired = '"deadline_exceeded"' in (run.error or "") and before is not None
                 was_active = is_expired and before is not None and before.status in ACTIVE
                 if was_active and (run.deadline is None or run.deadline > now):
                     early = (run.deadline or 0) - now
                     self.report_violation("T1", run.key, f"the run was ended {early} us before its deadline")
-            elif isinstance(change, PutSession) and reaps:
-                session = change.session
+            elif isinstance(change, Insert) and isinstance(change.record, Session) and reaps:
+                session = change.record
                 if session.expires_at > now:
                     early = (session.expires_at - now) / 1_000_000
                     self.report_violation(
@@ -369,19 +390,14 @@ class SimulationObserver:
         taken.append(event.number)
 
 
-def _is_cancelling(change: Change) -> TypeGuard[AppendHistory]:
-    """Return whether a change cancels a function, which wakes it before its time."""
-    return isinstance(change, AppendHistory) and change.row.type == events.RunCancelling.type
-
-
 def _unreadable(change: Change) -> Iterator[Violation]:
     """Yield written values that are taken for unreadable (R1)."""
     match change:
-        case CreateRun(run) | UpdateRun(run):
+        case Insert(Run() as run) | Update(Run() as run):
             where, found = run.key, unreadable_columns(Run, attrs.asdict(run, recurse=False))
-        case AddJob(job) | UpdateJob(job):
+        case Insert(Job() as job) | Update(Job() as job):
             where, found = job.key.text, unreadable_columns(Job, attrs.asdict(job, recurse=False))
-        case AppendHistory(row):
+        case Insert(HistoryRow() as row):
             columns = attrs.asdict(row, recurse=False) | {"payload": None, "blob": None}
             where, found = f"{row.run}.{row.number}", unreadable_columns(HistoryRow, columns)
         case BlockRun(key):
@@ -404,15 +420,15 @@ def _touched(changes: Iterable[Change]) -> set[str]:
     runs: set[str] = set()
     for change in changes:
         match change:
-            case CreateRun(run) | UpdateRun(run):
+            case Insert(Run() as run) | Update(Run() as run):
                 runs.add(run.key)
-            case AddJob(job) | UpdateJob(job):
+            case Insert(Job() as job) | Update(Job() as job):
                 runs.add(job.run)
-            case DeleteJob(key):
+            case Delete(key=JobKey() as key):
                 runs.add(key.run)
             case DeleteJobs(run) | DeleteJobsOfNode(run) | CancelExternalWork(run):
                 runs.add(run)
-            case AppendHistory(row):
+            case Insert(HistoryRow() as row):
                 runs.add(row.run)
             case _:
                 pass
@@ -433,11 +449,11 @@ def _spoken_for(sent: Iterable[object]) -> Iterator[tuple[str, int]]:
 
 def _job_of(change: Change) -> JobKey | None:
     match change:
-        case UpdateJob(job):
+        case Update(Job() as job):
             return job.key
-        case DeleteJob(key):
+        case Delete(key=JobKey() as key):
             return key
-        case AddAttemptOutput(note):
+        case Insert(OutputRow() as note):
             return JobKey(note.run, note.job)
         case _:
             return None

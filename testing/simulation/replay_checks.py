@@ -89,7 +89,7 @@ class _Replay:
 
     def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, FunctionReplay]":
         first = self._rows[0]
-        machine = self._function.machine(self._text, began_at=first.at, seed=first.run)
+        machine = self._function.machine(self._text, began_at=first.at, seed=first.run, run_id=self._run.id)
         noted = _Noted(machine)
         drive = FunctionReplay(cast("FunctionMachine", noted), self._payloads.get)
         drive.open(rows)

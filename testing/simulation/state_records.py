@@ -12,25 +12,21 @@ from holdfast.kernel.runs.transitions import (
     STREAM_TRANSITIONS,
 )
 from holdfast.ports.changes import (
-    AddJob,
     AdvanceStreams,
     BlockRun,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
     DeleteRun,
-    PutSession,
-    UpdateJob,
-    UpdateRun,
-    UpdateStream,
+    Insert,
+    Update,
 )
-from holdfast.ports.records.job import JobState
-from holdfast.ports.records.outbox import StreamKey, StreamState
-from holdfast.ports.records.run import RunStatus
-from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.job import Job, JobKey, JobState
+from holdfast.ports.records.outbox import Stream, StreamKey, StreamState
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.working_set import Tables
 
 _State: TypeAlias = RunStatus | JobState | SessionState | StreamState
@@ -91,13 +87,13 @@ class StateRecords:
 def _states(tables: Tables, change: Change) -> dict[object, _State]:
     """Return the states of the rows that a change may touch, by their keys."""
     match change:
-        case AddJob(job) | UpdateJob(job):
+        case Insert(Job() as job) | Update(Job() as job):
             known = tables.job(job.key)
             return {} if known is None else {job.key: known.state}
-        case DeleteJob(key):
+        case Delete(key=JobKey() as key):
             known = tables.job(key)
             return {} if known is None else {key: known.state}
-        case CreateRun(run) | UpdateRun(run):
+        case Insert(Run() as run) | Update(Run() as run):
             return {run.key: tables.runs[run.key].status} if run.key in tables.runs else {}
         case (
             DeleteJobs(run=key)
@@ -111,10 +107,10 @@ def _states(tables: Tables, change: Change) -> dict[object, _State]:
                 **{stream.key: stream.state for stream in tables.streams.values() if stream.run == key},
                 **({key: tables.runs[key].status} if key in tables.runs else {}),
             }
-        case PutSession(session):
+        case Insert(Session() as session):
             known_session = tables.sessions.get(session.id)
             return {} if known_session is None else {session.id: known_session.state}
-        case UpdateStream(stream):
+        case Update(Stream() as stream):
             return _stream(tables, stream.key)
         case AdvanceStreams(head):
             return _stream(tables, StreamKey(head.sink, head.run))

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 import attrs
 
 from holdfast.kernel.history import events
-from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.errors import RefusedError
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.store import StoreTime
@@ -115,10 +115,12 @@ class SharedStore:
         if recorded and recorded[-1].changes:
             fiber.commits += 1
             for change in recorded[-1].changes:
-                if isinstance(change, AppendHistory) and (
-                    change.row.epoch is not None or _is_again(change.row)
+                if (
+                    isinstance(change, Insert)
+                    and isinstance(change.record, HistoryRow)
+                    and (change.record.epoch is not None or _is_again(change.record))
                 ):
-                    fiber.process.hub.stored_at[change.row.at] = self._now()
+                    fiber.process.hub.stored_at[change.record.at] = self._now()
             self._follow(
                 Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.commands)
             )
@@ -155,9 +157,12 @@ class SharedStore:
     def check_refused(self, changes: Sequence[Change]) -> None:
         """Raise RefusedError if one of the results in these changes is refused."""
         for change in changes:
-            if not isinstance(change, AppendHistory) or change.row.type not in _RESULT_ROWS:
+            if (
+                not (isinstance(change, Insert) and isinstance(change.record, HistoryRow))
+                or change.record.type not in _RESULT_ROWS
+            ):
                 continue
-            row, result, call = change.row, events.event_of(change.row), ""
+            row, result, call = change.record, events.event_of(change.record), ""
             if isinstance(result, events.StepCompleted):
                 if CHARGES_WITH_RECEIPT in result.step:
                     continue

@@ -5,26 +5,21 @@ import json
 from typing import Final, cast
 
 from holdfast.ports.changes import (
-    AddAttemptOutput,
-    AddJob,
     AdvanceStreams,
-    AppendHistory,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
-    PutSession,
-    StorePlan,
-    UpdateJob,
-    UpdateLeader,
-    UpdateRun,
-    UpdateStream,
+    Insert,
+    Update,
 )
-from holdfast.ports.records.job import Job
+from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.outbox import Stream
 from holdfast.ports.records.run import Run
-from holdfast.ports.records.values import Payload
+from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.values import Payload, PlanRow
 from holdfast.testing.simulation.fibers import START
 
 _SHORT: Final = 200
@@ -49,20 +44,20 @@ class Trace:
 def described(change: Change) -> str:
     """Return a change as one line. Without tracebacks, which depend on the machine and the Python version."""
     match change:
-        case UpdateRun(run):
+        case Update(Run() as run):
             return _run("run", run)
-        case AppendHistory(row):
+        case Insert(HistoryRow() as row):
             where = "" if row.node is None else f" {row.node}{'' if row.item is None else f'[{row.item}]'}"
             epoch = "" if row.epoch is None else f" e{row.epoch}"
             return (
                 f"row {row.run[-6:]}/{row.number} {row.type}{where}{epoch}{_payload(row.payload)}"
                 f" {_without_traceback(row.data)} at {row.at - START}"
             )
-        case UpdateJob(job):
+        case Update(Job() as job):
             return _job("job", job)
-        case AddJob(job):
+        case Insert(Job() as job):
             return _job("+job", job)
-        case DeleteJob(key):
+        case Delete(key=JobKey() as key):
             return f"-job {key.run[-6:]}.{key.number}"
         case CancelExternalWork(key, node, attempts):
             return f"cancel {key[-6:]} {node} {attempts}"
@@ -70,26 +65,26 @@ def described(change: Change) -> str:
             return f"-jobs {key[-6:]}"
         case DeleteJobsOfNode(key, node):
             return f"-jobs {key[-6:]} {node}"
-        case CreateRun(run):
+        case Insert(Run() as run):
             return f"{_run('+run', run)} {run.workflow}@{run.version} {run.key} parent={run.parent}"
-        case PutSession(session):
+        case Insert(Session() as session):
             return (
                 f"session {session.id[-6:]} {session.host} {session.state} until {session.expires_at - START}"
             )
-        case UpdateLeader(leader):
+        case Update(LeaderLease() as leader):
             return f"leader {leader.name} {leader.session[-6:]} until {leader.expires_at - START}"
-        case AddAttemptOutput(note):
+        case Insert(OutputRow() as note):
             return f"+note {note.run[-6:]}.{note.job} e{note.epoch} {note.kind} {note.data[:_SHORT]}"
         case AdvanceStreams(head):
             return f"outbox-head {head.sink[-6:]} {head.run[-6:]} {head.head_row}"
-        case UpdateStream(stream):
+        case Update(Stream() as stream):
             due = None if stream.due_at is None else stream.due_at - START
             return (
                 f"stream {stream.sink[-6:]} {stream.run[-6:]} {stream.delivered}/{stream.head_row}"
                 f" {stream.state}"
                 f" due {due} refused {stream.refused_row} attempts {stream.attempts}"
             )
-        case StorePlan(plan):
+        case Insert(PlanRow() as plan):
             return f"+plan {plan.workflow}@{plan.version} {plan.fingerprint[:8]}"
         case _:
             return str(change)

@@ -12,7 +12,7 @@ import pytest
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.delivery import EVENTS_AT_ONCE
-from holdfast.ports.changes import AppendHistory, Change, CreateRun
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.outbox import SinksWithDueStreams
 from holdfast.ports.records.values import Micros
@@ -46,7 +46,7 @@ def fill(store: Persistence) -> None:
         changes: list[Change] = []
         for number in range(start, start + 100):
             run = a_run(number, last_row=ROWS)
-            changes += [CreateRun(run), *(AppendHistory(a_row(run.key, row)) for row in range(1, ROWS + 1))]
+            changes += [Insert(run), *(Insert(a_row(run.key, row)) for row in range(1, ROWS + 1))]
         store.transact(lambda tx, changes=changes: tx.apply(changes))  # type: ignore[misc]
 
 

@@ -8,7 +8,7 @@ from psycopg import sql
 from typing_extensions import override
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.testing.conformance.builders import a_key, a_run
@@ -68,7 +68,7 @@ class TestSetupOfPostgres:
             store = SqlPersistence(postgres_database)
             try:
                 store.setup()
-                put(store, CreateRun(a_run(number)))
+                put(store, Insert(a_run(number)))
                 return store.read(SchemaVersion())
             finally:
                 store.close()

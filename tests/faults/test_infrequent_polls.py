@@ -15,7 +15,7 @@ from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
-from holdfast.ports.changes import AddJob, Change, DeleteJob, UpdateJob
+from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.job import Job, JobKind
@@ -113,17 +113,21 @@ def a_day_has_gone_well(fleet: Fleet, late: float) -> None:
     others: Counter[str] = Counter()
     for changes in fleet.store.written:
         of_run = [change for change in changes if run.key in str(change)]
-        if any(isinstance(one, UpdateJob) and one.job.kind is JobKind.POLL for one in of_run):
+        if any(
+            isinstance(one, Update) and isinstance(one.record, Job) and one.record.kind is JobKind.POLL
+            for one in of_run
+        ):
             # While it waits one row is written, that of its job, and no other of this run's.
             (only,) = of_run
-            assert isinstance(only, UpdateJob)
-            checks.append(only.job)
+            assert isinstance(only, Update)
+            assert isinstance(only.record, Job)
+            checks.append(only.record)
         else:
             others.update(type(change).__name__ for change in of_run)
     # Each check is queued and claimed; of those that find nothing, it falls asleep again.
     assert Counter(job.state.value for job in checks) == {"queued": 4, "leased": 4, "sleeping": 3}
     assert {job.epoch for job in checks if job.state.value == "leased"} == {1, 2, 3, 4}
-    assert others[AddJob.__name__] + others[DeleteJob.__name__] <= 6
+    assert others[Insert.__name__] + others[Delete.__name__] <= 6
 
 
 def test_a_worker_asks_four_times_in_a_day_and_writes_a_row_for_each(fleet: Fleet) -> None:

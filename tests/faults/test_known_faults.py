@@ -203,7 +203,7 @@ def test_c2_a_failed_attempt_leaves_no_mark_on_a_run_that_then_completes() -> No
     assert [event.type for event in good.history()][1:-1] == ["stage.retrying", "stage.completed"]
     assert good.info().ended_at is not None
     assert bad.info().status is RunStatus.FAILED
-    assert "stage 'stumble', attempt 2: ConnectionError: attempt 2" in (bad.info().error or "")
+    assert "stage 'stumble', attempt 2: ConnectionError: attempt 2" in bad.info().end_cause
 
 
 @pytest.mark.parametrize("limits", [{}, {"default": 50}])

@@ -64,7 +64,7 @@ from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
 from holdfast.ports.actors import Actor
-from holdfast.ports.changes import DeleteJobs, UpdateRun
+from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import LOSSES_MIN
 from holdfast.ports.records.values import Payload
@@ -167,7 +167,7 @@ def _workers_die(world: World) -> None:
 def _an_operator_steps_in(world: World) -> None:
     world.create("p")
     world.create("q")
-    world.put(DeleteJobs(world.run("p").key), UpdateRun(attrs.evolve(world.run("q"), open_jobs=3)))
+    world.put(DeleteJobs(world.run("p").key), Update(attrs.evolve(world.run("q"), open_jobs=3)))
     world.do(RunRepair())
     world.do(RunTransition(run_id="p"))
     world.do(RunCancel(run_id="p", reason="enough"))

@@ -260,8 +260,8 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/leases.py",
-                "changes.append(UpdateJob(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))",
-                "changes.append(UpdateJob(job))",
+                "changes.append(Update(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))",
+                "changes.append(Update(job))",
             ),
         ),
     ),

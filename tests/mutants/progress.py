@@ -147,7 +147,7 @@ PROGRESS: Final = (
             Edit(
                 "kernel/dispatch/kernel.py",
                 "        if command.idempotency_key is not None:\n"
-                "            made = (*made, StoreReply(reply_of(command, decision.reply, now)))\n",
+                "            made = (*made, Insert(reply_of(command, decision.reply, now)))\n",
                 "",
             ),
             Edit(

@@ -78,7 +78,7 @@ from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.rules.repairs import CHECK_AFTER
 from holdfast.kernel.runs.rerun_preview import RerunPreview
-from holdfast.ports.changes import AddJob, DeleteJob
+from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     CommandError,
@@ -98,6 +98,7 @@ from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.ports.searches import QueueClaim
+from holdfast.ports.tables import JOBS
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from tests.properties.model import (
@@ -173,7 +174,11 @@ class Noting(MemoryPersistence):
     def transact(self, work: Callable[[Any], R], /) -> R:
         def noting(tx: MemoryTransaction) -> R:
             result = work(tx)
-            added = (change.job for change in tx.pending if isinstance(change, AddJob))
+            added = (
+                change.record
+                for change in tx.pending
+                if isinstance(change, Insert) and isinstance(change.record, Job)
+            )
             self.opened = [job for job in added if job.kind is JobKind.POLL]
             return result
 
@@ -257,7 +262,7 @@ class KernelMachine(RuleBasedStateMachine):
         if not jobs:
             return
         lost = jobs[place % len(jobs)]
-        self.store.transact(lambda tx: tx.apply([DeleteJob(lost.key)]))
+        self.store.transact(lambda tx: tx.apply([Delete(JOBS, lost.key)]))
         self.model.jobs.pop(lost.key.text, None)
         self.unsound = self.model.by_key(lost.run)
         self._carry_out([*ops, ("repair",)])

@@ -81,7 +81,7 @@ from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Snapshot, check
 from holdfast.kernel.pipelines.plan import Plan, stage_of
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
@@ -450,7 +450,7 @@ class Player:
             def remove(tx: Any, key: Any = key) -> bool:
                 if not tx.lock(JOBS, [key]):
                     return False
-                tx.apply([DeleteJob(key)])
+                tx.apply([Delete(JOBS, key)])
                 return True
 
             if self.store.transact(remove):

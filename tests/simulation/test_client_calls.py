@@ -26,7 +26,7 @@ TWO = row(5, events.UpdateCompleted(call="update3"), 2)
 
 def found(*rows: HistoryRow) -> list[str]:
     tables = Tables()
-    tables.put_run(a_run(1, key="r"))
+    tables.put(a_run(1, key="r"))
     tables.history["r"] = list(rows)
     return list(update_violations(tables))
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.ports.changes import AppendHistory
+from holdfast.ports.changes import Insert
 from holdfast.ports.records.history import HistoryRow
 from holdfast.testing.simulation import simulate_seed
 from holdfast.testing.simulation.fibers import START
@@ -51,7 +51,7 @@ def test_a_trace_says_nothing_of_the_machine_on_which_a_step_failed() -> None:
         error = {"code": "body_error", "traceback": traceback, "others": [{"traceback": traceback}]}
         data = json.dumps({"attempt": 1, "error": error})
         return described(
-            AppendHistory(HistoryRow(run="R" * 26, number=7, type="step.retrying", at=START, data=data))
+            Insert(HistoryRow(run="R" * 26, number=7, type="step.retrying", at=START, data=data))
         )
 
     assert line("File /here") == line("File /there, line 3")

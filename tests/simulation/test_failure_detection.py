@@ -9,6 +9,7 @@ from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.rules import leases
 from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.values import PlanRow
 from holdfast.testing.simulation import Exit, FaultSchedule, SeedOutcome, draw_workload, shrink, simulate_seed
 from holdfast.testing.simulation.__main__ import main
 from holdfast.testing.simulation.reports import report
@@ -77,7 +78,7 @@ def test_what_is_done_in_vain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.kernel.dispatch.kernel.StoreReply", _never_stored)
+    monkeypatch.setattr("holdfast.kernel.dispatch.kernel.reply_of", _other_row)
     outcome = _first_that_fails()
 
     def play(schedule: FaultSchedule) -> SeedOutcome:
@@ -93,12 +94,9 @@ def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("shrunk from" in line for line in lines)
 
 
-def _never_stored(reply: object) -> object:
-    del reply
-    from holdfast.ports.changes import StorePlan
-    from holdfast.ports.records.values import PlanRow
-
-    return StorePlan(PlanRow(fingerprint="none", workflow="none", version="1", body="{}"))
+def _other_row(*_: object) -> PlanRow:
+    """Return a row to store in place of a reply."""
+    return PlanRow(fingerprint="none", workflow="none", version="1", body="{}")
 
 
 def test_the_command_line_says_what_it_did_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:

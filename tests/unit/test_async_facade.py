@@ -11,9 +11,10 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.run_handle import RunHandle
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
-from holdfast.kernel.authoring.ai import AsyncAi, StageAi
-from holdfast.kernel.authoring.artifacts import AsyncArtifacts, StageArtifacts
-from holdfast.kernel.authoring.stage_context import AsyncAccess, AsyncBlobs, StageBlobs, StageContext
+from holdfast.kernel.authoring.ai import Ai, AsyncAi
+from holdfast.kernel.authoring.artifacts import Artifacts, AsyncArtifacts
+from holdfast.kernel.authoring.attempt_context import AsyncBlobs, Blobs
+from holdfast.kernel.authoring.stage_context import StageAsyncAccess, StageContext
 from tools import async_facade
 from tools.async_facade import BODIES, FACADES, ROOT, main
 
@@ -66,14 +67,14 @@ def test_the_async_client_has_the_methods_of_the_sync_one(sync: type, async_: ty
 
 @pytest.mark.parametrize(
     ("sync", "async_"),
-    [(StageAi, AsyncAi), (StageArtifacts, AsyncArtifacts), (StageBlobs, AsyncBlobs)],
+    [(Ai, AsyncAi), (Artifacts, AsyncArtifacts), (Blobs, AsyncBlobs)],
 )
 def test_the_async_access_of_stages_has_the_methods_of_the_sync_one(sync: type, async_: type) -> None:
     assert methods(async_) == methods(sync)
 
 
 def test_the_methods_that_block_in_stages_have_an_async_one() -> None:
-    found = methods(AsyncAccess)
+    found = methods(StageAsyncAccess)
 
     assert found.keys() == {"last_heartbeat", "output_of", "outputs_of"}
     assert methods(StageContext).items() >= found.items()

@@ -27,6 +27,7 @@ from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.searches import SlotPlace, Waiting
+from holdfast.ports.tables import OF_RUNS
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 from holdfast.ports.working_set import Tables
 
@@ -118,11 +119,8 @@ def _without_inline(row: HistoryRow) -> HistoryRow:
 def _keys(tables: Tables) -> Iterator[tuple[str, str]]:
     yield from ((key, "jobs") for key, jobs in tables.jobs.items() if jobs)
     yield from ((key, "history") for key, rows in tables.history.items() if rows)
-    yield from ((key, "map_items") for key, _, _ in tables.pages)
-    yield from ((note.run, "attempt_output") for note in tables.notes.values())
-    yield from ((key, "annotations") for key, annotations in tables.annotations.items() if annotations)
-    yield from ((key[0], "artifacts") for key in tables.artifacts)
-    yield from ((key, "ai_calls") for key, calls in tables.ai_calls.items() if calls)
+    for table in OF_RUNS:
+        yield from ((key[0], table.name) for key in tables.rows[table])
 
 
 def _slots_over(tables: Tables, query: SlotsOverLimit) -> tuple[SlotsOver, ...]:
@@ -143,11 +141,10 @@ def _blobs(tables: Tables, runs: set[str]) -> Iterator[BlobUse]:
     for artifact in tables.artifacts.values():
         if artifact.run in runs:
             yield BlobUse(artifact.run, "artifact", artifact.blob)
-    for run in runs:
-        for call in tables.ai_calls.get(run, ()):
-            for payload in (call.prompt, call.response):
-                if payload is not None and payload.blob is not None:
-                    yield BlobUse(run, "ai_call", payload.blob)
+    for call in tables.ai_calls.values():
+        for payload in (call.prompt, call.response) if call.run in runs else ():
+            if payload is not None and payload.blob is not None:
+                yield BlobUse(call.run, "ai_call", payload.blob)
     for page in tables.pages.values():
         if page.run in runs:
             for _, blob in cast("list[list[str | None]]", parse(page.items)):

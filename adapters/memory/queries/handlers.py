@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TypeVar, cast
 
 from holdfast.adapters.memory.queries.run_output import answer_reported
-from holdfast.ports.attempt_output import annotation_texts
+from holdfast.ports.attempt_output import Annotation, annotation_texts
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.history import (
@@ -155,6 +155,9 @@ def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
 
 def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
     wanted, annotations = set(which.attributes), set(which.annotations)
+    annotated: dict[str, list[Annotation]] = {}
+    for annotation in tables.annotations.values() if annotations else ():
+        annotated.setdefault(annotation.run, []).append(annotation)
     for run in tables.runs.values():
         if (
             run.namespace == which.namespace
@@ -164,7 +167,7 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.created_before is None or run.created_at < which.created_before)
             and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
-            and (not annotations or annotations <= annotation_texts(tables.annotations.get(run.key, ())))
+            and (not annotations or annotations <= annotation_texts(annotated.get(run.key, ())))
             and (not which.waiting or _waits(tables, run))
             and (not which.newest or tables.newest[run.name] == run.key)
         ):

@@ -26,15 +26,21 @@ def answer_reported(tables: Tables, query: object) -> object:
         case NewestProgress():
             return _progress(tables, query)
         case AnnotationsOf():
-            annotations = [one for one in tables.annotations.get(query.run, ()) if _matches(one, query.which)]
+            annotations = [
+                one
+                for one in tables.annotations.values()
+                if one.run == query.run and _matches(one, query.which)
+            ]
             return _page(annotations, _place_of, query.after, query.limit)
         case ArtifactsOf():
             return _artifacts(tables, query)
         case AiCallsOf():
             calls = [
                 call
-                for call in tables.ai_calls.get(query.run, ())
-                if is_of_topic(call.topic, query.topic) and query.model in {None, call.model}
+                for call in tables.ai_calls.values()
+                if call.run == query.run
+                and is_of_topic(call.topic, query.topic)
+                and query.model in {None, call.model}
             ]
             return _page(calls, _place_of, query.after, query.limit)
         case AiTotalsOf():
@@ -67,11 +73,12 @@ def _notes(tables: Tables, query: NotesInOrder) -> tuple[object, ...]:
 
 
 def _progress(tables: Tables, query: NewestProgress) -> tuple[OutputRow, ...]:
-    newest: dict[int, OutputRow] = {}
+    newest: dict[tuple[int, str], OutputRow] = {}
     for note in sorted(tables.notes.values(), key=_place_of):
-        if note.run == query.run and note.kind == "progress" and note.job > query.after:
-            newest[note.job] = note
-    return tuple(newest[job] for job in sorted(newest))[: query.limit]
+        place = note.job, note.call
+        if note.run == query.run and note.kind == "progress" and place > query.after:
+            newest[place] = note
+    return tuple(newest[place] for place in sorted(newest))[: query.limit]
 
 
 def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:
@@ -101,8 +108,8 @@ def _artifacts(tables: Tables, query: ArtifactsOf) -> tuple[Artifact, ...]:
 
 def _totals(tables: Tables, query: AiTotalsOf) -> tuple[AiTotal, ...]:
     by_name: dict[str, list[AiCall]] = {}
-    for call in tables.ai_calls.get(query.run, ()):
-        if is_of_topic(call.topic, query.topic):
+    for call in tables.ai_calls.values():
+        if call.run == query.run and is_of_topic(call.topic, query.topic):
             by_name.setdefault(call.model if query.by == "model" else call.topic, []).append(call)
     return tuple(
         AiTotal(

@@ -39,9 +39,9 @@ from holdfast.ports.records.job import Job, JobKey, JobKind
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import LockedAttempts, Search
+from holdfast.ports.tables import HISTORY, JOBS, RUNS
 
 A = TypeVar("A")
-
 R = TypeVar("R")
 
 
@@ -145,19 +145,19 @@ class OptimisticTransaction(SqlTransaction):
     @override
     def _write(self, net: NetChanges, plan: WritePlan) -> None:
         one, writes = self._one, tuple(write for write, _ in plan)
-        if one is None or net.runs.keys() != {one.run.key}:
+        of_runs, of_jobs, of_history = (self._writes.tables[table] for table in (RUNS, JOBS, HISTORY))
+        runs = net.updated.get(RUNS, {})
+        if one is None or runs.keys() != {one.run.key}:
             super()._write(net, plan)
-            if self._found is not None and writes == (self._writes.jobs[0],):
-                self._leased = net.jobs.get(self._found.key)
-            self._memory.forget({*net.runs, *net.blocked_runs})
-        elif writes == (self._writes.runs[0], self._writes.history):
-            self._after = attrs.evolve(one, run=net.runs[one.run.key], steps=one.steps + 1)
+            if self._found is not None and writes == (of_jobs.updates[0].write,):
+                self._leased = net.updated[JOBS].get(self._found.key)
+            self._memory.forget({*runs, *net.blocked_runs})
+        elif writes == (of_runs.updates[0].write, of_history.insert):
+            self._after = attrs.evolve(one, run=runs[one.run.key], steps=one.steps + 1)
             self._store(one, net, plan, STEP)
-        elif writes == (
-            self._writes.runs[1],
-            self._writes.closed_jobs,
-            self._writes.history,
-        ) and net.closed_jobs == {one.job.key}:
+        elif writes == (of_runs.updates[1].write, of_jobs.delete, of_history.insert) and net.deleted[
+            JOBS
+        ] == {one.job.key}:
             self._store(one, net, plan, END)
         else:
             super()._write(net, plan)

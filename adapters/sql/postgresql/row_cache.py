@@ -10,7 +10,7 @@ import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialect import Dialect, types_of
-from holdfast.adapters.sql.narrow_updates import OF_RUNS
+from holdfast.adapters.sql.narrow_updates import NARROW
 from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK
 from holdfast.adapters.sql.schema import tables
 from holdfast.ports.queries.values import LoadedWork, LoadWork, StoredValue
@@ -19,6 +19,7 @@ from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import located
+from holdfast.ports.tables import RUNS
 
 KNOWN_MAX: Final = 1_000
 """The most runs in a cache."""
@@ -34,10 +35,8 @@ LACKING_RUNS: Final = 50
 LEASE_SECONDS: Final = 0.5
 """How long rows that were read with a claim count as current."""
 
-STEP: Final = OF_RUNS[0]
-"""The columns of a run that a step changes."""
-END: Final = OF_RUNS[1]
-"""The columns of a run that its end changes."""
+STEP, END, _ = NARROW[RUNS]
+"""The columns of a run that a step changes, and those that its end changes."""
 _OWN_VERSION: Final = "CAST(CAST(pg_current_xact_id() AS xid) AS text)"
 
 

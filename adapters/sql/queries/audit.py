@@ -34,21 +34,13 @@ from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.searches import SlotPlace, Waiting
+from holdfast.ports.tables import OF_RUNS
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 
 _RUN: Final = ", ".join(f"r.{name}" for name in rows.RUN)
 _JOB: Final = ", ".join(f"j.{name}" for name in rows.JOB)
 _WITH_JOBS: Final = "AS r LEFT JOIN holdfast_jobs AS j ON j.run = r.key ORDER BY r.key, j.number"
-_HANGS_ON_RUNS: Final = (
-    "jobs",
-    "history",
-    "map_items",
-    "attempt_output",
-    "annotations",
-    "artifacts",
-    "ai_calls",
-    "attributes",
-)
+_HANGS_ON_RUNS: Final = (*(table.name for table in OF_RUNS), "attributes")
 _NAME: Final = ("namespace", "id", "parent")
 _WITHOUT_VALUES: Final = ", ".join(
     "CASE WHEN payload IS NULL THEN NULL ELSE '' END" if name == "payload" else name for name in rows.HISTORY

@@ -74,12 +74,14 @@ def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[OutputRow
 def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[OutputRow, ...]:
     columns = ", ".join(rows.NOTE)
     sql = (
-        f"SELECT {columns} FROM (SELECT {columns}, row_number() OVER (PARTITION BY job ORDER BY at DESC, id DESC) "
-        "AS place FROM holdfast_attempt_output WHERE {} AND kind = 'progress') AS n "
-        "WHERE place = 1 ORDER BY job LIMIT :limit"
+        f"SELECT {columns} FROM (SELECT {columns}, "
+        "row_number() OVER (PARTITION BY job, call ORDER BY at DESC, id DESC) AS place "
+        "FROM holdfast_attempt_output WHERE {} AND kind = 'progress') AS n "
+        "WHERE place = 1 ORDER BY job, call LIMIT :limit"
     )
-    parameters = {"run": query.run, "after": query.after, "limit": query.limit}
-    found = _query(dialect, link, sql, ["run = :run", "job > :after"], parameters)
+    job, call = query.after
+    parameters = {"run": query.run, "job": job, "call": call, "limit": query.limit}
+    found = _query(dialect, link, sql, ["run = :run", "(job, call) > (:job, :call)"], parameters)
     return tuple(map(rows.note_from, found))
 
 
@@ -108,9 +110,11 @@ def _annotations(dialect: Dialect, link: Link, query: AnnotationsOf) -> tuple[An
 def _artifacts(dialect: Dialect, link: Link, query: ArtifactsOf) -> tuple[Artifact, ...]:
     conditions, parameters = _where(run=("run = :run", query.run), name=("name = :name", query.name))
     if query.after is not None:
-        conditions.append("(job, epoch, name) > (:after_job, :after_epoch, :after_name)")
-        parameters |= dict(zip(("after_job", "after_epoch", "after_name"), query.after, strict=True))
-    sql = f"SELECT {', '.join(rows.ARTIFACT)} FROM holdfast_artifacts WHERE {{}} ORDER BY job, epoch, name LIMIT :limit"
+        conditions.append("(job, epoch, call, name) > (:after_job, :after_epoch, :after_call, :after_name)")
+        names = ("after_job", "after_epoch", "after_call", "after_name")
+        parameters |= dict(zip(names, query.after, strict=True))
+    columns = ", ".join(rows.ARTIFACT)
+    sql = f"SELECT {columns} FROM holdfast_artifacts WHERE {{}} ORDER BY job, epoch, call, name LIMIT :limit"
     found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.artifact_from, found))
 

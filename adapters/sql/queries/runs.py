@@ -28,6 +28,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import ListRuns, RunFilter
 from holdfast.ports.records.run import Run, RunStatus, attribute_texts
+from holdfast.ports.tables import RUNS
 
 _IS_NEWEST: Final = (
     "NOT EXISTS (SELECT 1 FROM holdfast_runs AS later WHERE later.generation > 1 AND later.namespace = r.namespace "
@@ -72,7 +73,7 @@ def annotation_pair(namespace: str, name: str, text: str) -> str:
 
 def annotation_text_rows(annotation: Annotation, net: NetChanges) -> Iterator[Row]:
     """Yield the index entry for an annotation of an existing run, if its value is a text."""
-    text = annotation_text(annotation) if annotation.run not in net.new_runs else None
+    text = annotation_text(annotation) if annotation.run not in net.inserted.get(RUNS, ()) else None
     if text is not None:
         yield annotation_pair(annotation.namespace, annotation.name, text), annotation.run
 

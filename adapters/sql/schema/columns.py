@@ -13,7 +13,7 @@ from holdfast.adapters.sql.schema import tables
 from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job
-from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.limits import RateWindow, SlotName
 from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import LeaderLease, Session
@@ -29,7 +29,7 @@ class ColumnMap:
 
     def __init__(
         self,
-        record: type[attrs.AttrsInstance],
+        record: type,
         table: Table,
         columns: Mapping[str, str],
         *,
@@ -46,7 +46,8 @@ class ColumnMap:
         self.columns = tuple(columns.values())
         self._columns = dict(columns)
         self._fields = {column: field for field, column in columns.items()}
-        self._check("fields", {field.name for field in attrs.fields(record)}, set(self.fields) - set(blobs))
+        names = getattr(record, "_fields", ()) or [field.name for field in attrs.fields(record)]
+        self._check("fields", {*names}, set(self.fields) - set(blobs))
         self._check("columns", {column.name for column in table.columns}, set(self.columns))
         if len(self._fields) < len(self.columns):
             twice = sorted({column for column in self.columns if self.columns.count(column) > 1})
@@ -55,6 +56,10 @@ class ColumnMap:
     def column_of(self, field: str) -> str:
         """Return the column of a field."""
         return self._columns[field]
+
+    def columns_of(self, fields: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of fields."""
+        return tuple(self._columns[field] for field in fields)
 
     def fields_of(self, columns: Collection[str]) -> tuple[str, ...]:
         """Return the fields of columns."""
@@ -108,6 +113,7 @@ _MAPS: Final = (
             "children": "children",
             "queue_position": "queue_position",
             "mailbox": "mailbox",
+            "reported_row": "reported_row",
         },
     ),
     ColumnMap(
@@ -250,6 +256,7 @@ _MAPS: Final = (
             "skipped_rows": "skipped_rows",
         },
     ),
+    ColumnMap(SlotName, tables.slots, {"namespace": "namespace", "name": "name"}),
     ColumnMap(
         RateWindow,
         tables.rates,
@@ -269,6 +276,7 @@ _MAPS: Final = (
             "id": "id",
             "job": "job",
             "epoch": "epoch",
+            "call": "call",
             "at": "at",
             "kind": "kind",
             "data": "data",
@@ -303,6 +311,7 @@ _MAPS: Final = (
             "run": "run",
             "job": "job",
             "epoch": "epoch",
+            "call": "call",
             "name": "name",
             "node": "node",
             "item": "item",

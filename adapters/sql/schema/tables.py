@@ -77,6 +77,7 @@ runs: Final = Table(
     _number("children"),
     _number("queue_position"),
     _text("mailbox", nullable=True),
+    _number("reported_row"),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists read one of the next three indexes, or attributes. Of their columns only the status ever changes. Settling a job
@@ -314,6 +315,7 @@ notes: Final = Table(
     _key("id"),
     _number("job"),
     _number("epoch"),
+    _name("call"),
     _number("at"),
     _name("kind"),
     _text("data"),
@@ -364,6 +366,7 @@ artifacts: Final = Table(
     _key("run"),
     _number("job", key=True),
     _number("epoch", key=True),
+    _key("call"),
     _key("name"),
     _name("node"),
     _number("item", nullable=True),

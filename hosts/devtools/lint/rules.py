@@ -131,7 +131,7 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             code=PRINTS,
             title="Prints, or writes to a file",
-            advice="use logging with a ReplayFilter, which is silent in a replay, or make it a step",
+            advice="use `workflow_context().log(...)`, or logging with a ReplayFilter, or make it a step",
             is_warning=True,
         ),
         Rule(

@@ -53,47 +53,40 @@ REPAIRED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
 
 @attrs.frozen(kw_only=True)
 class DoctorFinding:
-    """A problem in a store, or something that waits for an operator.
-
-    Attributes:
-        code: The violated invariant, such as `S7`; or `orphan`, `unreadable`, `blocked`, `dead_letter`, `sink` or
-            `schema`.
-        text: What is wrong.
-        advice: What to do about it; empty if it is repaired.
-        namespace: The namespace; None if unknown.
-        run_id: The run that it is about; None if it is about no run, or the run's row is lost.
-        generation: The generation of the run.
-        key: The store's key of the run, or the name of the sink or limit.
-        repaired: Whether it was repaired.
-    """
+    """A problem in a store, or something that waits for an operator."""
 
     code: str
+    """The violated invariant, such as `S7`; or `orphan`, `unreadable`, `blocked`, `dead_letter`, `sink` or `schema`."""
     text: str
+    """What is wrong."""
     advice: str
+    """What to do about it; empty if it is repaired."""
     namespace: str | None = None
+    """The namespace; None if unknown."""
     run_id: str | None = None
+    """The run that it is about; None if it is about no run, or the run's row is lost."""
     generation: int | None = None
+    """The generation of the run."""
     key: str | None = None
+    """The store's key of the run, or the name of the sink or limit."""
     repaired: bool = False
+    """Whether it was repaired."""
 
 
 @attrs.frozen(kw_only=True)
 class Diagnosis:
-    """The result of the doctor.
-
-    Attributes:
-        runs: How many runs were checked.
-        blobs: How many references to blobs were checked; None if blobs were not to be read.
-        found: The number of findings by code, including those that are not listed.
-        repaired: How many of them were repaired.
-        findings: The first findings, up to the limit.
-    """
+    """The result of the doctor."""
 
     runs: int
+    """How many runs were checked."""
     blobs: int | None
+    """How many references to blobs were checked; None if blobs were not to be read."""
     found: Mapping[str, int]
+    """The number of findings by code, including those that are not listed."""
     repaired: int
+    """How many of them were repaired."""
     findings: tuple[DoctorFinding, ...]
+    """The first findings, up to the limit."""
 
     @property
     def is_sound(self) -> bool:

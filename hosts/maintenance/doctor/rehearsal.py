@@ -13,7 +13,7 @@ from holdfast.hosts.wiring.stores import scratch_store
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Violation, as_snapshot
-from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, PutSession, StorePlan
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.queries.values import PlansByFingerprint
 from holdfast.ports.unreadable import PARSE_ERRORS
@@ -39,9 +39,9 @@ def violations_after(core: Core, part: Part, repairs: Iterable[RunRepair]) -> li
 def _rows_of(core: Core, part: Part) -> Iterator[Change]:
     snapshot = part.snapshot
     plans = tuple(sorted({run.plan for run in snapshot.runs.values()}))
-    yield from (StorePlan(row) for row in core.stores.persistence.read(PlansByFingerprint(plans)))
-    yield from (PutSession(session) for session in snapshot.sessions.values())
+    yield from (Insert(row) for row in core.stores.persistence.read(PlansByFingerprint(plans)))
+    yield from (Insert(session) for session in snapshot.sessions.values())
     for run in sorted(snapshot.runs.values(), key=lambda run: run.generation):
-        yield CreateRun(run)
-    yield from (AppendHistory(row) for rows in snapshot.history.values() for row in rows)
-    yield from (AddJob(job) for jobs in snapshot.jobs.values() for job in jobs.values())
+        yield Insert(run)
+    yield from (Insert(row) for rows in snapshot.history.values() for row in rows)
+    yield from (Insert(job) for jobs in snapshot.jobs.values() for job in jobs.values())

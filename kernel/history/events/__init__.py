@@ -13,6 +13,8 @@ of long histories use `parsed_rows`.
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, TypeAlias
 
+from typing_extensions import override
+
 from holdfast.kernel.history.events.child_events import (
     ChildCancelling,
     ChildCompleted,
@@ -148,10 +150,17 @@ EVENTS: Final[Mapping[str, type[HistoryEvent]]] = {
 
 @frozen(kw_only=True)
 class UserEvent(HistoryEvent):
-    """An event that a stage published. Its rows have the type `user.<name>`."""
+    """An event that a stage, a step or a durable function published. Its rows have the type `user.<name>`."""
 
     type: ClassVar[str] = f"{USER_EVENTS}*"
     payload: ClassVar[str | None] = "the published data"
+    call: str = ""
+    """Of a step's event, the call. Of a function's own, `after<row>.<number>`: the row that it had received then."""
+
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.call, 1
 
 
 @frozen(kw_only=True)

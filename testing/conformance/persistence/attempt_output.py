@@ -16,14 +16,7 @@ from holdfast.ports.attempt_output import (
     AnnotationScope,
     is_of_topic,
 )
-from holdfast.ports.changes import (
-    AddAiCall,
-    AddAnnotation,
-    AddArtifact,
-    AddAttemptOutput,
-    AppendHistory,
-    CreateRun,
-)
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
@@ -80,7 +73,7 @@ class RunOutput(PersistenceCase):
             a_note(2, at=NOW + 1, kind="progress"),
             a_note(3, at=NOW + 5),
         ]
-        put(store, *map(AddAttemptOutput, reversed(notes)), AddAttemptOutput(a_note(4, run=2)))
+        put(store, *map(Insert, reversed(notes)), Insert(a_note(4, run=2)))
 
         assert tuple(notes) == store.read(NotesInOrder(RUN))
         assert tuple(notes[:2]) == store.read(NotesInOrder(RUN, limit=2))
@@ -94,12 +87,12 @@ class RunOutput(PersistenceCase):
         notes = [(1, 1, NOW + 9), (2, 1, NOW + 3), (3, 1, NOW + 9), (4, 2, NOW), (5, 7, NOW + 1), (6, 7, NOW)]
         put(
             store,
-            *(AddAttemptOutput(a_note(number, kind="progress", job=job, at=at)) for number, job, at in notes),
+            *(Insert(a_note(number, kind="progress", job=job, at=at)) for number, job, at in notes),
         )
         put(
             store,
-            AddAttemptOutput(a_note(7, kind="log", job=1, at=NOW + 99)),
-            AddAttemptOutput(a_note(8, run=2, kind="progress")),
+            Insert(a_note(7, kind="log", job=1, at=NOW + 99)),
+            Insert(a_note(8, run=2, kind="progress")),
         )
 
         def numbers(query: NewestProgress) -> list[str]:
@@ -107,8 +100,26 @@ class RunOutput(PersistenceCase):
 
         assert numbers(NewestProgress(RUN)) == [a_key(3), a_key(4), a_key(5)]
         assert numbers(NewestProgress(RUN, limit=2)) == [a_key(3), a_key(4)]
-        assert numbers(NewestProgress(RUN, after=1, limit=1)) == [a_key(4)]
+        assert numbers(NewestProgress(RUN, after=(1, ""), limit=1)) == [a_key(4)]
         assert numbers(NewestProgress("nobody's")) == []
+
+    def test_the_newest_progress_of_a_job_is_by_call(self, store: Persistence) -> None:
+        """The steps that one job runs have their own; by job and call, page by page."""
+        notes = [(1, "", 1), (2, "1", 2), (3, "1", 3), (4, "2", 1)]
+        put(
+            store,
+            *(Insert(a_note(n, kind="progress", call=call, at=NOW + at)) for n, call, at in notes),
+        )
+
+        assert [note.id for note in store.read(NewestProgress(RUN))] == [a_key(1), a_key(3), a_key(4)]
+        assert [note.id for note in store.read(NewestProgress(RUN, after=(1, "1")))] == [a_key(4)]
+
+    def test_output_of_one_id_is_stored_once(self, store: Persistence) -> None:
+        """A second row of the id has no effect, in the same transaction and in a later one."""
+        put(store, Insert(a_note(1, data="1")), Insert(a_note(1, data="2")))
+        put(store, Insert(a_note(1, data="3")), Insert(a_note(2, data="4")))
+
+        assert [note.data for note in store.read(NotesInOrder(RUN))] == ["1", "4"]
 
     # Annotations
 
@@ -129,7 +140,7 @@ class RunOutput(PersistenceCase):
             reason="it is 😀",
             key="k",
         )
-        put(store, CreateRun(a_run(1)), AddAnnotation(full), AddAnnotation(an_annotation(1)))
+        put(store, Insert(a_run(1)), Insert(full), Insert(an_annotation(1)))
 
         assert (an_annotation(1), full) == store.read(AnnotationsOf(RUN))
         assert isinstance(store.read(AnnotationsOf(RUN))[1].scope, AnnotationScope)
@@ -138,9 +149,9 @@ class RunOutput(PersistenceCase):
     def test_a_run_is_found_by_any_text_that_was_said_of_it(self, store: Persistence, what: str) -> None:
         """In the name as in the value."""
         text = TEXTS[what]
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)))
-        put(store, AddAnnotation(an_annotation(1, value=canonical(text))))
-        put(store, AddAnnotation(an_annotation(2, 2, name=text or "none", value='"text"')))
+        put(store, Insert(a_run(1)), Insert(a_run(2)))
+        put(store, Insert(an_annotation(1, value=canonical(text))))
+        put(store, Insert(an_annotation(2, 2, name=text or "none", value='"text"')))
 
         assert found(store, ("reviewed", text)) == [a_key(1)]
         assert found(store, (text or "none", "text")) == [a_key(2)]
@@ -148,24 +159,22 @@ class RunOutput(PersistenceCase):
     def test_runs_are_found_by_what_was_said_of_them(self, store: Persistence) -> None:
         """All annotations together, added with the run or later; only text values; separate from attributes."""
         run = a_run(4, attributes='{"reviewed":"yes"}')
-        put(store, *(CreateRun(a_run(number)) for number in (1, 2, 3)), CreateRun(run))
+        put(store, *(Insert(a_run(number)) for number in (1, 2, 3)), Insert(run))
+        put(store, Insert(a_run(5)), Insert(an_annotation(1, 5)), Insert(an_annotation(2, 5)))
         put(
-            store, CreateRun(a_run(5)), AddAnnotation(an_annotation(1, 5)), AddAnnotation(an_annotation(2, 5))
+            store,
+            Insert(an_annotation(3, 1)),
+            Insert(an_annotation(4, 1, name="by", value='"me"')),
         )
         put(
             store,
-            AddAnnotation(an_annotation(3, 1)),
-            AddAnnotation(an_annotation(4, 1, name="by", value='"me"')),
+            Insert(an_annotation(5, 2, value='"no"')),
+            Insert(an_annotation(6, 3, value="1")),
         )
         put(
             store,
-            AddAnnotation(an_annotation(5, 2, value='"no"')),
-            AddAnnotation(an_annotation(6, 3, value="1")),
-        )
-        put(
-            store,
-            AddAnnotation(an_annotation(7, 2)),
-            AddAnnotation(an_annotation(8, 4, name="by", value='"me"')),
+            Insert(an_annotation(7, 2)),
+            Insert(an_annotation(8, 4, name="by", value='"me"')),
         )
 
         assert found(store, ("reviewed", "yes")) == [a_key(5), a_key(2), a_key(1)]
@@ -180,8 +189,8 @@ class RunOutput(PersistenceCase):
 
     def test_runs_found_by_annotations_are_listed_page_by_page(self, store: Persistence) -> None:
         """In the order of all lists of runs."""
-        put(store, *(CreateRun(a_run(number)) for number in range(9)))
-        put(store, *(AddAnnotation(an_annotation(number, number)) for number in range(0, 9, 2)))
+        put(store, *(Insert(a_run(number)) for number in range(9)))
+        put(store, *(Insert(an_annotation(number, number)) for number in range(0, 9, 2)))
         which = RunFilter(namespace=NAMESPACE, annotations=(("reviewed", "yes"),), created_before=NOW + 8)
         first = store.read(ListRuns(which, limit=2))
         second = store.read(ListRuns(which, after=first[-1].place, limit=9))
@@ -190,7 +199,7 @@ class RunOutput(PersistenceCase):
 
     def test_annotations_are_filtered_and_read_page_by_page(self, store: Persistence) -> None:
         """Each filter, and several together, match the same annotations as a full scan."""
-        put(store, CreateRun(a_run(1)))
+        put(store, Insert(a_run(1)))
         annotations = [
             an_annotation(
                 number,
@@ -205,8 +214,8 @@ class RunOutput(PersistenceCase):
             )
             for number in range(48)
         ]
-        put(store, *map(AddAnnotation, Random(1).sample(annotations, len(annotations))))
-        put(store, AddAnnotation(an_annotation(99, 2)))
+        put(store, *map(Insert, Random(1).sample(annotations, len(annotations))))
+        put(store, Insert(an_annotation(99, 2)))
         filters = [
             evolve(base, name=name, prefix=prefix, actor_kind=kind, actor_id=actor, scope=scope)
             for name, prefix, kind, actor, scope, base in product(
@@ -242,50 +251,51 @@ class RunOutput(PersistenceCase):
 
     def test_what_is_said_under_a_key_is_said_once(self, store: Persistence) -> None:
         """A second annotation of the same name and key is a conflict; the names under a key can be read."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)))
+        put(store, Insert(a_run(1)), Insert(a_run(2)))
         put(
             store,
-            AddAnnotation(an_annotation(1, key="k")),
-            AddAnnotation(an_annotation(2, name="b", key="k")),
+            Insert(an_annotation(1, key="k")),
+            Insert(an_annotation(2, name="b", key="k")),
         )
-        put(store, AddAnnotation(an_annotation(3, key="l")), AddAnnotation(an_annotation(4, 2, key="k")))
-        put(store, AddAnnotation(an_annotation(5)), AddAnnotation(an_annotation(6)))
+        put(store, Insert(an_annotation(3, key="l")), Insert(an_annotation(4, 2, key="k")))
+        put(store, Insert(an_annotation(5)), Insert(an_annotation(6)))
         keys = [(RUN, "k"), (RUN, "m"), (a_key(2), "l")]
 
         assert _names_under_keys(store, *keys) == [(RUN, "k", "b"), (RUN, "k", "reviewed")]
         assert _names_under_keys(store) == []
         with pytest.raises(ConflictError):
-            put(store, AppendHistory(a_row(1, 1)), AddAnnotation(an_annotation(7, key="k")))
+            put(store, Insert(a_row(1, 1)), Insert(an_annotation(7, key="k")))
         with pytest.raises(ConflictError):
-            put(store, AddAnnotation(an_annotation(7, key="n")), AddAnnotation(an_annotation(8, key="n")))
+            put(store, Insert(an_annotation(7, key="n")), Insert(an_annotation(8, key="n")))
         assert store.read(HistoryOf(RUN)) == ()
         assert len(store.read(AnnotationsOf(RUN))) == 5
 
     # Artifacts
 
     def test_artifacts_are_added_and_read(self, store: Persistence) -> None:
-        """Every field survives. By job, epoch and name; page by page."""
+        """Every field survives. By job, epoch, call and name; page by page."""
         artifacts = [
             an_artifact("b", job=1),
             an_artifact("a", job=1, epoch=2, node="x", item=3, content_type="a/b", size=2**40, sha256="c"),
             an_artifact("a", job=2),
             an_artifact("c", job=2),
+            an_artifact("a", job=2, call="1"),
             an_artifact("ü", job=12),
         ]
-        put(store, *map(AddArtifact, reversed(artifacts)), AddArtifact(an_artifact("a", run=2)))
+        put(store, *map(Insert, reversed(artifacts)), Insert(an_artifact("a", run=2)))
 
         assert tuple(artifacts) == store.read(ArtifactsOf(RUN))
         assert tuple(artifacts[:2]) == store.read(ArtifactsOf(RUN, limit=2))
-        assert tuple(artifacts[2:4]) == store.read(ArtifactsOf(RUN, after=(1, 2, "a"), limit=2))
-        assert tuple(artifacts[1:3]) == store.read(ArtifactsOf(RUN, name="a"))
-        assert (artifacts[2],) == store.read(ArtifactsOf(RUN, name="a", after=(1, 2, "a")))
+        assert tuple(artifacts[2:4]) == store.read(ArtifactsOf(RUN, after=(1, 2, "", "a"), limit=2))
+        assert tuple(artifacts[1:3]) == store.read(ArtifactsOf(RUN, name="a", limit=2))
+        assert (artifacts[2], artifacts[4]) == store.read(ArtifactsOf(RUN, name="a", after=(1, 2, "", "a")))
         assert store.read(ArtifactsOf(RUN, name="d")) == store.read(ArtifactsOf(a_key(9))) == ()
 
     def test_an_attempt_has_one_artifact_of_a_name(self, store: Persistence) -> None:
         """A second one is a conflict; other attempts have their own."""
-        put(store, AddArtifact(an_artifact()), AddArtifact(an_artifact(epoch=2)))
+        put(store, Insert(an_artifact()), Insert(an_artifact(epoch=2)))
         with pytest.raises(ConflictError):
-            put(store, AddArtifact(an_artifact(size=9)))
+            put(store, Insert(an_artifact(size=9)))
 
         assert [one.size for one in store.read(ArtifactsOf(RUN))] == [3, 3]
 
@@ -313,7 +323,7 @@ class RunOutput(PersistenceCase):
             error="no",
             metadata='{"a":1}',
         )
-        put(store, AddAiCall(full), AddAiCall(an_ai_call(1)), AddAiCall(an_ai_call(3, 2)))
+        put(store, Insert(full), Insert(an_ai_call(1)), Insert(an_ai_call(3, 2)))
 
         assert (an_ai_call(1), full) == store.read(AiCallsOf(RUN))
         assert isinstance(store.read(AiCallsOf(RUN))[1].kind, AiCallKind)
@@ -321,13 +331,13 @@ class RunOutput(PersistenceCase):
     def test_the_result_of_a_batch_is_stored_once(self, store: Persistence) -> None:
         """A repeat does nothing, in the same batch or a later one; other runs have their own."""
 
-        def result(number: int, run: int, index: int, tokens: int = 1, batch: str = "b") -> AddAiCall:
+        def result(number: int, run: int, index: int, tokens: int = 1, batch: str = "b") -> Insert:
             call = an_ai_call(number, run, batch=batch, batch_index=index, input_tokens=tokens)
-            return AddAiCall(call)
+            return Insert(call)
 
         put(store, result(1, 1, 0), result(2, 1, 1), result(3, 1, 0, tokens=9))
         put(store, result(4, 1, 1, tokens=9), result(5, 1, 2), result(6, 2, 0), result(7, 1, 0, batch="c"))
-        put(store, AddAiCall(an_ai_call(8)), AddAiCall(an_ai_call(9)))
+        put(store, Insert(an_ai_call(8)), Insert(an_ai_call(9)))
 
         assert [call.id for call in store.read(AiCallsOf(RUN))] == [a_key(n) for n in (1, 2, 5, 7, 8, 9)]
         assert len(store.read(AiCallsOf(a_key(2)))) == 1
@@ -335,8 +345,8 @@ class RunOutput(PersistenceCase):
 
     def test_a_call_is_stored_once_however_often_it_is_told(self, store: Persistence) -> None:
         """By its run, its instant and its id."""
-        put(store, AddAiCall(an_ai_call(1)), AddAiCall(an_ai_call(1, cost=9)))
-        put(store, AddAiCall(an_ai_call(1, cost=9)), AddAiCall(an_ai_call(1, 2)), AddAiCall(an_ai_call(2)))
+        put(store, Insert(an_ai_call(1)), Insert(an_ai_call(1, cost=9)))
+        put(store, Insert(an_ai_call(1, cost=9)), Insert(an_ai_call(1, 2)), Insert(an_ai_call(2)))
 
         assert store.read(AiCallsOf(RUN)) == (an_ai_call(1), an_ai_call(2))
         assert len(store.read(AiCallsOf(a_key(2)))) == 1
@@ -359,7 +369,7 @@ class RunOutput(PersistenceCase):
             )
             for number in range(80)
         ]
-        put(store, *map(AddAiCall, draw.sample(calls, len(calls))), AddAiCall(an_ai_call(99, 2)))
+        put(store, *map(Insert, draw.sample(calls, len(calls))), Insert(an_ai_call(99, 2)))
         for topic in (None, *topics, "A", "c"):
             below = [call for call in calls if is_of_topic(call.topic, topic)]
             for model in (None, "m-2", "x"):
@@ -373,15 +383,15 @@ class RunOutput(PersistenceCase):
 
     def test_all_that_is_said_is_stored_or_nothing(self, store: Persistence) -> None:
         """Together with the other changes of its batch."""
-        put(store, CreateRun(a_run(1)))
+        put(store, Insert(a_run(1)))
         with pytest.raises(ConflictError):
             put(
                 store,
-                AddAttemptOutput(a_note(1)),
-                AddAnnotation(an_annotation(1)),
-                AddArtifact(an_artifact()),
-                AddAiCall(an_ai_call(1)),
-                CreateRun(a_run(1)),
+                Insert(a_note(1)),
+                Insert(an_annotation(1)),
+                Insert(an_artifact()),
+                Insert(an_ai_call(1)),
+                Insert(a_run(1)),
             )
 
         assert not store.read(NotesInOrder(RUN))

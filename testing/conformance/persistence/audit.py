@@ -4,18 +4,9 @@ from attrs import evolve
 from typing_extensions import Unpack
 
 from holdfast.ports.changes import (
-    AddAiCall,
-    AddAnnotation,
-    AddArtifact,
-    AddAttemptOutput,
-    AddJob,
-    AddMapItems,
-    AddSink,
     AdvanceStreams,
-    AppendHistory,
-    CreateRun,
-    PutSession,
-    UpdateStream,
+    Insert,
+    Update,
 )
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import (
@@ -89,7 +80,7 @@ class Inspecting(PersistenceCase):
 
     def test_a_run_that_is_read_with_its_jobs_is_whole(self, store: Persistence) -> None:
         """Every field survives."""
-        put(store, CreateRun(FULL_RUN), AddJob(evolve(FULL_JOB, run=FULL_RUN.key)))
+        put(store, Insert(FULL_RUN), Insert(evolve(FULL_JOB, run=FULL_RUN.key)))
 
         found = store.read(WholeRuns())
 
@@ -98,9 +89,9 @@ class Inspecting(PersistenceCase):
     def test_histories_are_read_without_inline_values(self, store: Persistence) -> None:
         """By run and number, page by page; the key of a blob is included."""
         spilled = a_row(1, 2, payload=Payload(blob="a/b"), data='{"a":1}')
-        put(store, *(CreateRun(a_run(number)) for number in (1, 2, 3)))
-        put(store, AppendHistory(a_completed_row(1, 1, item=3)), AppendHistory(spilled))
-        put(store, AppendHistory(a_row(2, 1)), AppendHistory(a_row(3, 1)))
+        put(store, *(Insert(a_run(number)) for number in (1, 2, 3)))
+        put(store, Insert(a_completed_row(1, 1, item=3)), Insert(spilled))
+        put(store, Insert(a_row(2, 1)), Insert(a_row(3, 1)))
 
         bare = evolve(a_completed_row(1, 1, item=3), payload=None)
         runs = (a_key(3), a_key(1), a_key(9), "\0", a_key(3))
@@ -114,9 +105,9 @@ class Inspecting(PersistenceCase):
         """Not other generations, and not runs of other namespaces."""
         for generation in (1, 2, 3):
             parent = f"{a_key(9)}.7" if generation == 1 else None
-            put(store, CreateRun(a_run(generation, id="x", generation=generation, parent=parent)))
-        put(store, CreateRun(a_run(4, id="x", namespace="tenant-2", parent=f"{a_key(9)}.7")))
-        put(store, CreateRun(a_run(5, id="y")))
+            put(store, Insert(a_run(generation, id="x", generation=generation, parent=parent)))
+        put(store, Insert(a_run(4, id="x", namespace="tenant-2", parent=f"{a_key(9)}.7")))
+        put(store, Insert(a_run(5, id="y")))
 
         name = RunName(NAMESPACE, "x")
         assert store.read(RelatedRuns(((name, ""),))) == (a_key(3),)
@@ -131,15 +122,15 @@ class Inspecting(PersistenceCase):
         for run in (2, 4):
             put(
                 store,
-                *(AddJob(a_job(run, 1)), AddJob(a_job(run, 2)), AppendHistory(a_row(run, 1))),
+                *(Insert(a_job(run, 1)), Insert(a_job(run, 2)), Insert(a_row(run, 1))),
                 *(
-                    AddMapItems(a_page(run)),
-                    AddAttemptOutput(a_note(run, run)),
-                    AddAnnotation(an_annotation(run, run)),
+                    Insert(a_page(run)),
+                    Insert(a_note(run, run)),
+                    Insert(an_annotation(run, run)),
                 ),
-                *(AddArtifact(an_artifact(run=run)), AddAiCall(an_ai_call(run, run))),
+                *(Insert(an_artifact(run=run)), Insert(an_ai_call(run, run))),
             )
-        put(store, CreateRun(a_run(4)), CreateRun(a_run(1)), AppendHistory(a_row(5, 1)))
+        put(store, Insert(a_run(4)), Insert(a_run(1)), Insert(a_row(5, 1)))
 
         tables = ("ai_calls", "annotations", "artifacts", "attempt_output", "history", "jobs", "map_items")
         of_two = tuple((a_key(2), table) for table in tables)
@@ -151,15 +142,15 @@ class Inspecting(PersistenceCase):
 
     def test_keys_with_too_many_runs_are_found(self, store: Persistence) -> None:
         """Too many means more than the highest limit; waiting and ended runs do not count."""
-        put(store, CreateRun(_limited(1, 1)), CreateRun(_limited(2, 2)))
-        put(store, CreateRun(_limited(3, 1, status=RunStatus.PENDING)))
-        put(store, CreateRun(_limited(4, 1, status=RunStatus.FAILED)))
-        put(store, CreateRun(_limited(5, 1, status=RunStatus.PAUSED, last_job=0)))
-        put(store, CreateRun(_limited(6, 1, namespace="tenant-2")))
+        put(store, Insert(_limited(1, 1)), Insert(_limited(2, 2)))
+        put(store, Insert(_limited(3, 1, status=RunStatus.PENDING)))
+        put(store, Insert(_limited(4, 1, status=RunStatus.FAILED)))
+        put(store, Insert(_limited(5, 1, status=RunStatus.PAUSED, last_job=0)))
+        put(store, Insert(_limited(6, 1, namespace="tenant-2")))
         assert store.read(SlotsOverLimit(Waiting.RUNS)) == ()
 
-        put(store, CreateRun(_limited(7, 2, status=RunStatus.PAUSED)))
-        put(store, CreateRun(_limited(8, 1, namespace="tenant-2")))
+        put(store, Insert(_limited(7, 2, status=RunStatus.PAUSED)))
+        put(store, Insert(_limited(8, 1, namespace="tenant-2")))
         over = (
             SlotsOver(SlotPlace(NAMESPACE, "k"), 3, 2),
             SlotsOver(SlotPlace("tenant-2", "k"), 2, 1),
@@ -180,8 +171,8 @@ class Inspecting(PersistenceCase):
 
     def test_live_sessions_are_counted(self, store: Persistence) -> None:
         """Sessions that are open and have not expired."""
-        put(store, PutSession(a_session(1, expires_at=NOW)), PutSession(a_session(2, expires_at=NOW + 1)))
-        put(store, PutSession(a_session(3, expires_at=NOW + 9, state=SessionState.DEAD)))
+        put(store, Insert(a_session(1, expires_at=NOW)), Insert(a_session(2, expires_at=NOW + 1)))
+        put(store, Insert(a_session(3, expires_at=NOW + 9, state=SessionState.DEAD)))
 
         assert store.read(LiveSessions(NOW)) == 1
         assert store.read(LiveSessions(NOW - 1)) == 2
@@ -189,8 +180,8 @@ class Inspecting(PersistenceCase):
 
     def test_streams_are_read_with_how_far_their_runs_go(self, store: Persistence) -> None:
         """Of one sink, by run, page by page; a stream without a run has no last row."""
-        put(store, AddSink(a_sink()), AddSink(a_sink("other")))
-        put(store, CreateRun(a_run(1, last_row=7)), AppendHistory(a_row(1, 1)))
+        put(store, Insert(a_sink()), Insert(a_sink("other")))
+        put(store, Insert(a_run(1, last_row=7)), Insert(a_row(1, 1)))
         put(
             store,
             *(
@@ -199,7 +190,7 @@ class Inspecting(PersistenceCase):
             ),
         )
         put(store, AdvanceStreams(StreamHead(sink=a_sink("other").key, run=a_key(1), head_row=2, at=NOW)))
-        put(store, UpdateStream(a_stream(1, head_row=3, delivered=2, due_at=None)))
+        put(store, Update(a_stream(1, head_row=3, delivered=2, due_at=None)))
 
         first = StreamPlace(a_key(1), 3, 2, None, 7)
         second = StreamPlace(a_key(2), 2, 0, NOW, None)
@@ -211,12 +202,12 @@ class Inspecting(PersistenceCase):
     def test_the_blobs_that_runs_refer_to_are_known(self, store: Persistence) -> None:
         """Of artifacts, model calls and map items; a text that only looks like a blob does not count."""
         items = (Payload(inline='"[null,x"'), Payload(blob="item/1"))
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), AddMapItems(a_page(1, items=items)))
-        put(store, AddMapItems(a_page(1, 1, items=(Payload(inline='[null,"x"]'),))))
-        put(store, AddArtifact(an_artifact(blob="artifact/1")), AddArtifact(an_artifact(run=2, blob="no")))
+        put(store, Insert(a_run(1)), Insert(a_run(2)), Insert(a_page(1, items=items)))
+        put(store, Insert(a_page(1, 1, items=(Payload(inline='[null,"x"]'),))))
+        put(store, Insert(an_artifact(blob="artifact/1")), Insert(an_artifact(run=2, blob="no")))
         inline = Payload(inline="1")
-        put(store, AddAiCall(an_ai_call(1, prompt=Payload(blob="prompt/1"), response=inline)))
-        put(store, AddAiCall(an_ai_call(2, response=Payload(blob="response/1"))))
+        put(store, Insert(an_ai_call(1, prompt=Payload(blob="prompt/1"), response=inline)))
+        put(store, Insert(an_ai_call(2, response=Payload(blob="response/1"))))
 
         assert store.read(BlobsOf(runs=(a_key(1), "\0"))) == (
             BlobUse(a_key(1), "ai_call", "prompt/1"),

@@ -6,15 +6,14 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import (
-    AddJob,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
     DeleteRun,
-    UpdateJob,
+    Insert,
+    Update,
 )
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, cancelling
@@ -48,24 +47,24 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     ("cancel, close all", (_WORK, _ALL), (_CANCEL,)),
     ("cancel, close all, twice", (_WORK, _ALL, _WORK, _ALL), (_CANCEL,)),
     ("cancel, close the node", (_WORK, _NODE), (_CANCEL,)),
-    ("cancel, close that", (_WORK, DeleteJob(_CHECK.key)), ()),
-    ("cancel, close that, close all", (_WORK, DeleteJob(_CHECK.key), _ALL), ()),
-    ("close, cancel, close all", (DeleteJob(_CHECK.key), _WORK, _ALL), ()),
-    ("close, cancel, close the node", (DeleteJob(_CHECK.key), _WORK, _NODE), ()),
+    ("cancel, close that", (_WORK, Delete(JOBS, _CHECK.key)), ()),
+    ("cancel, close that, close all", (_WORK, Delete(JOBS, _CHECK.key), _ALL), ()),
+    ("close, cancel, close all", (Delete(JOBS, _CHECK.key), _WORK, _ALL), ()),
+    ("close, cancel, close the node", (Delete(JOBS, _CHECK.key), _WORK, _NODE), ()),
     ("close all, cancel", (_ALL, _WORK), ()),
     ("close the node, cancel", (_NODE, _WORK), ()),
-    ("close all, add, cancel, close all", (_ALL, AddJob(_NEW), _WORK, _ALL), (cancelling(_NEW, 4),)),
+    ("close all, add, cancel, close all", (_ALL, Insert(_NEW), _WORK, _ALL), (cancelling(_NEW, 4),)),
     ("cancel, cancel more often", (_WORK, CancelExternalWork(a_key(1), _CHECK.node, attempts=9)), (_CANCEL,)),
-    ("add, cancel, close all", (AddJob(_NEW), _WORK, _ALL), (_CANCEL, cancelling(_NEW, 4))),
-    ("add, cancel, close that", (AddJob(_NEW), _WORK, DeleteJob(_NEW.key)), (_CANCEL,)),
-    ("update, cancel, close all", (UpdateJob(_LEASED), _WORK, _ALL), (cancelling(_LEASED, 4),)),
+    ("add, cancel, close all", (Insert(_NEW), _WORK, _ALL), (_CANCEL, cancelling(_NEW, 4))),
+    ("add, cancel, close that", (Insert(_NEW), _WORK, Delete(JOBS, _NEW.key)), (_CANCEL,)),
+    ("update, cancel, close all", (Update(_LEASED), _WORK, _ALL), (cancelling(_LEASED, 4),)),
     (
         "cancel, close all, update",
-        (_WORK, _ALL, UpdateJob(evolve(_CANCEL, epoch=1, attempts=1))),
+        (_WORK, _ALL, Update(evolve(_CANCEL, epoch=1, attempts=1))),
         (evolve(_CANCEL, epoch=1, attempts=1),),
     ),
     ("cancel of another node, close all", (CancelExternalWork(a_key(1), "ship", attempts=4), _ALL), ()),
-    ("add of another kind, cancel, close all", (AddJob(a_job(1, 2)), _WORK, _ALL), (_CANCEL,)),
+    ("add of another kind, cancel, close all", (Insert(a_job(1, 2)), _WORK, _ALL), (_CANCEL,)),
 )
 """Changes to run 1, whose job 1 is a check; and its jobs after them."""
 
@@ -142,7 +141,7 @@ class CancelledWork(PersistenceCase):
 
     def test_where_there_is_no_work_nothing_happens(self, store: Persistence) -> None:
         """Neither in a run without jobs nor in a missing run."""
-        put(store, CreateRun(a_run(1)))
+        put(store, Insert(a_run(1)))
         put(store, _WORK, CancelExternalWork(a_key(9), "bill", attempts=1))
 
         assert jobs_of(store, a_key(1), a_key(9)) == []
@@ -150,9 +149,9 @@ class CancelledWork(PersistenceCase):
     def test_what_cancels_is_none_of_the_jobs_by_which_a_run_goes_on(self, store: Persistence) -> None:
         """A run that has other jobs as well is consistent; one that has only this job is reported."""
         put_run(store, a_run(1), a_job(1, 2))
-        put(store, AddJob(_CANCEL))
-        put(store, CreateRun(a_run(2, last_job=1)), AddJob(evolve(_CANCEL, run=a_key(2))))
-        put(store, CreateRun(a_run(3, status=RunStatus.CANCELLED)), AddJob(evolve(_CANCEL, run=a_key(3))))
+        put(store, Insert(_CANCEL))
+        put(store, Insert(a_run(2, last_job=1)), Insert(evolve(_CANCEL, run=a_key(2))))
+        put(store, Insert(a_run(3, status=RunStatus.CANCELLED)), Insert(evolve(_CANCEL, run=a_key(3))))
 
         keys = [a_key(1), a_key(2), a_key(3)]
         assert query(store, lambda tx: tx.find(IncompleteRuns(keys))) == [a_key(2)]
@@ -169,15 +168,15 @@ class CancelledWork(PersistenceCase):
     def test_what_sleeps_until_it_is_tried_again_is_due_like_any_job(self, store: Persistence) -> None:
         """Also in a run that has ended."""
         asleep = evolve(_CANCEL, state=JobState.SLEEPING, wake_at=NOW)
-        put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)), AddJob(asleep))
+        put(store, Insert(a_run(1, status=RunStatus.CANCELLED)), Insert(asleep))
 
         assert query(store, lambda tx: tx.find(DueJobs(10), NOW)) == [asleep]
         assert query(store, lambda tx: tx.find(DueJobs(10), NOW - 1)) == []
 
     def test_a_run_that_is_removed_in_the_same_transaction_leaves_nothing(self, store: Persistence) -> None:
         """Neither a job nor a pending cancel call."""
-        put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)))
-        put(store, AddJob(_CHECK), _WORK, _ALL, DeleteJob(_CHECK.key), DeleteRun(a_key(1)))
+        put(store, Insert(a_run(1, status=RunStatus.CANCELLED)))
+        put(store, Insert(_CHECK), _WORK, _ALL, Delete(JOBS, _CHECK.key), DeleteRun(a_key(1)))
 
         assert jobs_of(store, a_key(1)) == []
         assert query(store, lambda tx: tx.lock(JOBS, [JobKey(a_key(1), 1)])) == []

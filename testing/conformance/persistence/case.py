@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 from typing_extensions import TypeVar
 
-from holdfast.ports.changes import AddJob, Change, CreateRun, UpdateJob
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.job import Job, JobState, PassOver
@@ -67,7 +67,7 @@ def put(store: Persistence, *changes: Change) -> None:
 def put_run(store: Persistence, run: Run, *jobs: Job) -> None:
     """Store a run and its jobs, with the job counts in its row."""
     last_job = max((job.number for job in jobs), default=0)
-    put(store, CreateRun(evolve(run, open_jobs=len(jobs), last_job=last_job)), *map(AddJob, jobs))
+    put(store, Insert(evolve(run, open_jobs=len(jobs), last_job=last_job)), *map(Insert, jobs))
 
 
 def put_jobs(store: Persistence, *jobs: Job) -> None:
@@ -79,7 +79,7 @@ def put_jobs(store: Persistence, *jobs: Job) -> None:
     for key, theirs in of_run.items():
         run = a_run(key=key, id=f"of-{key}", namespace=theirs[0].namespace)
         counts = evolve(run, open_jobs=len(theirs), last_job=max(job.number for job in theirs))
-        changes += [CreateRun(counts), *map(AddJob, theirs)]
+        changes += [Insert(counts), *map(Insert, theirs)]
     put(store, *changes)
 
 
@@ -127,7 +127,7 @@ def claim(store: Persistence, session: str, limit: int) -> list[Job]:
             lease(job, session)
             for job in tx.find(ClaimableJobs(NAMESPACE, (a_queue_claim(),), limit, session=session)).jobs
         ]
-        tx.apply([UpdateJob(job) for job in leased])
+        tx.apply([Update(job) for job in leased])
         return leased
 
     return store.transact(work)

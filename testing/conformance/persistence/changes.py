@@ -8,23 +8,13 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import (
-    AddAttemptOutput,
-    AddJob,
-    AddLeader,
-    AddMapItems,
-    AppendHistory,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
-    PutSession,
-    StorePlan,
-    StoreReply,
-    UpdateJob,
-    UpdateLeader,
-    UpdateRun,
+    Insert,
+    Update,
 )
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf, NotesOf
@@ -73,64 +63,64 @@ _CLOSE_BILL = DeleteJobsOfNode(a_key(1), _LEASED.node)
 NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     (
         "add, update",
-        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (Insert(a_job(1, 2)), Update(a_job(1, 2, priority=4))),
         (a_job(), a_job(1, 2, priority=4)),
     ),
-    ("add, close", (AddJob(a_job(1, 2)), DeleteJob(JobKey(a_key(1), 2))), (a_job(),)),
+    ("add, close", (Insert(a_job(1, 2)), Delete(JOBS, JobKey(a_key(1), 2))), (a_job(),)),
     (
         "add, update, close",
-        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4)), DeleteJob(JobKey(a_key(1), 2))),
+        (Insert(a_job(1, 2)), Update(a_job(1, 2, priority=4)), Delete(JOBS, JobKey(a_key(1), 2))),
         (a_job(),),
     ),
-    ("update, update", (UpdateJob(a_job(priority=4)), UpdateJob(_LEASED)), (_LEASED,)),
-    ("update, close", (UpdateJob(_LEASED), DeleteJob(_KEY)), ()),
-    ("close, add another", (DeleteJob(_KEY), AddJob(a_job(1, 2))), (a_job(1, 2),)),
-    ("add another, close", (AddJob(a_job(1, 2)), DeleteJob(_KEY)), (a_job(1, 2),)),
-    ("add another, close all", (AddJob(a_job(1, 2)), DeleteJobs(a_key(1))), ()),
-    ("update, close all", (UpdateJob(_LEASED), DeleteJobs(a_key(1))), ()),
-    ("close, close all", (DeleteJob(_KEY), DeleteJobs(a_key(1))), ()),
-    ("close all, add another", (DeleteJobs(a_key(1)), AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    ("update, update", (Update(a_job(priority=4)), Update(_LEASED)), (_LEASED,)),
+    ("update, close", (Update(_LEASED), Delete(JOBS, _KEY)), ()),
+    ("close, add another", (Delete(JOBS, _KEY), Insert(a_job(1, 2))), (a_job(1, 2),)),
+    ("add another, close", (Insert(a_job(1, 2)), Delete(JOBS, _KEY)), (a_job(1, 2),)),
+    ("add another, close all", (Insert(a_job(1, 2)), DeleteJobs(a_key(1))), ()),
+    ("update, close all", (Update(_LEASED), DeleteJobs(a_key(1))), ()),
+    ("close, close all", (Delete(JOBS, _KEY), DeleteJobs(a_key(1))), ()),
+    ("close all, add another", (DeleteJobs(a_key(1)), Insert(a_job(1, 2))), (a_job(1, 2),)),
     (
         "close all, add another, update it",
-        (DeleteJobs(a_key(1)), AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (DeleteJobs(a_key(1)), Insert(a_job(1, 2)), Update(a_job(1, 2, priority=4))),
         (a_job(1, 2, priority=4),),
     ),
     ("close all, twice", (DeleteJobs(a_key(1)), DeleteJobs(a_key(1))), ()),
     ("close the node", (_CLOSE_BILL,), ()),
     ("close another node", (DeleteJobsOfNode(a_key(1), "ship"),), (a_job(),)),
     ("close the node, twice", (_CLOSE_BILL, _CLOSE_BILL), ()),
-    ("update, close the node", (UpdateJob(_LEASED), _CLOSE_BILL), ()),
-    ("update, close another node", (UpdateJob(_LEASED), DeleteJobsOfNode(a_key(1), "ship")), (_LEASED,)),
-    ("close, close the node", (DeleteJob(_KEY), _CLOSE_BILL), ()),
-    ("close the node, close", (_CLOSE_BILL, DeleteJob(_KEY)), ()),
-    ("add to the node, close it", (AddJob(a_job(1, 2)), _CLOSE_BILL), ()),
+    ("update, close the node", (Update(_LEASED), _CLOSE_BILL), ()),
+    ("update, close another node", (Update(_LEASED), DeleteJobsOfNode(a_key(1), "ship")), (_LEASED,)),
+    ("close, close the node", (Delete(JOBS, _KEY), _CLOSE_BILL), ()),
+    ("close the node, close", (_CLOSE_BILL, Delete(JOBS, _KEY)), ()),
+    ("add to the node, close it", (Insert(a_job(1, 2)), _CLOSE_BILL), ()),
     (
         "add to the node, update it, close the node",
-        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4)), _CLOSE_BILL),
+        (Insert(a_job(1, 2)), Update(a_job(1, 2, priority=4)), _CLOSE_BILL),
         (),
     ),
-    ("close the node, add to it", (_CLOSE_BILL, AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    ("close the node, add to it", (_CLOSE_BILL, Insert(a_job(1, 2))), (a_job(1, 2),)),
     (
         "close the node, add to it, update that",
-        (_CLOSE_BILL, AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (_CLOSE_BILL, Insert(a_job(1, 2)), Update(a_job(1, 2, priority=4))),
         (a_job(1, 2, priority=4),),
     ),
     (
         "close the node, add to it, close that",
-        (_CLOSE_BILL, AddJob(a_job(1, 2)), DeleteJob(JobKey(a_key(1), 2))),
+        (_CLOSE_BILL, Insert(a_job(1, 2)), Delete(JOBS, JobKey(a_key(1), 2))),
         (),
     ),
-    ("close the node, add to it, close it", (_CLOSE_BILL, AddJob(a_job(1, 2)), _CLOSE_BILL), ()),
+    ("close the node, add to it, close it", (_CLOSE_BILL, Insert(a_job(1, 2)), _CLOSE_BILL), ()),
     (
         "add to another node, close the node",
-        (AddJob(a_job(1, 2, node="ship")), _CLOSE_BILL),
+        (Insert(a_job(1, 2, node="ship")), _CLOSE_BILL),
         (a_job(1, 2, node="ship"),),
     ),
     ("close the node, close all", (_CLOSE_BILL, DeleteJobs(a_key(1))), ()),
     ("close all, close the node", (DeleteJobs(a_key(1)), _CLOSE_BILL), ()),
     (
         "close all, add to the node, close it, add to another",
-        (DeleteJobs(a_key(1)), AddJob(a_job(1, 2)), _CLOSE_BILL, AddJob(a_job(1, 3, node="ship"))),
+        (DeleteJobs(a_key(1)), Insert(a_job(1, 2)), _CLOSE_BILL, Insert(a_job(1, 3, node="ship"))),
         (a_job(1, 3, node="ship"),),
     ),
 )
@@ -142,31 +132,31 @@ class Changes(PersistenceCase):
 
     def test_a_run_is_created_and_updated(self, store: Persistence) -> None:
         """An update replaces every field except the fixed ones."""
-        put(store, CreateRun(a_run(7)))
+        put(store, Insert(a_run(7)))
         full = evolve(FULL_RUN, namespace=NAMESPACE, id="run-7", generation=1)
         full = evolve(full, rerun_of=None, rerun_from=None, inherited=None)
-        put(store, UpdateRun(full))
+        put(store, Update(full))
         assert full == the_run(store, a_key(7))
 
-        put(store, UpdateRun(a_run(7)))
+        put(store, Update(a_run(7)))
         assert a_run(7) == the_run(store, a_key(7))
 
     def test_an_update_touches_no_other_run(self, store: Persistence) -> None:
         """Whatever they have in common."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)))
-        put(store, UpdateRun(a_run(2, status=RunStatus.FAILED)))
+        put(store, Insert(a_run(1)), Insert(a_run(2)))
+        put(store, Update(a_run(2, status=RunStatus.FAILED)))
 
         assert a_run(1) == the_run(store, a_key(1))
 
     def test_many_runs_are_updated_differently_at_once(self, store: Persistence) -> None:
         """Each gets its own values, including None."""
         runs = [a_run(number, ended_at=NOW) for number in range(300)]
-        put(store, *map(CreateRun, runs))
+        put(store, *map(Insert, runs))
         changed = [
             evolve(run, last_row=at, ended_at=None if at % 2 else at, result=None if at % 3 else str(at))
             for at, run in enumerate(runs)
         ]
-        put(store, *map(UpdateRun, reversed(changed)))
+        put(store, *map(Update, reversed(changed)))
 
         found = query(store, lambda tx: tx.lock(RUNS, [run.key for run in runs]))
         assert changed == sorted(found, key=lambda run: run.key)
@@ -174,12 +164,12 @@ class Changes(PersistenceCase):
     @pytest.mark.parametrize("name", _CHANGING_OF_RUNS)
     def test_of_a_run_that_was_read_each_field_is_updated(self, store: Persistence, name: str) -> None:
         """Alone, or together with the fields that nearly every update changes."""
-        put(store, CreateRun(a_run(1)))
+        put(store, Insert(a_run(1)))
         for fields in ({name}, {name, "last_row"}, {name, "status", "open_jobs"}):
             before = the_run(store, a_key(1))
             other = FULL_RUN if before == a_run(1) else a_run(1)
             changed = evolve(before, **{field: getattr(other, field) for field in fields})
-            store.transact(partial(_read_and_put, [UpdateRun(changed)]))
+            store.transact(partial(_read_and_put, [Update(changed)]))
             assert changed == the_run(store, a_key(1))
 
     @pytest.mark.parametrize("name", _CHANGING_OF_JOBS)
@@ -190,7 +180,7 @@ class Changes(PersistenceCase):
             (before,) = jobs_of(store, _LEASED.run)
             other = FULL_JOB if before == _LEASED else _LEASED
             changed = evolve(before, **{field: getattr(other, field) for field in fields})
-            store.transact(partial(_read_and_put, [UpdateJob(changed)]))
+            store.transact(partial(_read_and_put, [Update(changed)]))
             assert jobs_of(store, _LEASED.run) == [changed]
 
     def test_a_job_that_was_read_is_as_updated_after_its_work_was_cancelled(self, store: Persistence) -> None:
@@ -198,14 +188,14 @@ class Changes(PersistenceCase):
         check = evolve(_LEASED, kind=JobKind.POLL)
         put_jobs(store, check)
         changed = evolve(check, epoch=9)
-        changes: list[Change] = [CancelExternalWork(check.run, check.node, attempts=4), UpdateJob(changed)]
+        changes: list[Change] = [CancelExternalWork(check.run, check.node, attempts=4), Update(changed)]
         store.transact(partial(_read_and_put, changes))
 
         assert jobs_of(store, check.run) == [changed]
 
     def test_a_run_created_and_updated_in_one_batch_is_stored_as_updated(self, store: Persistence) -> None:
         """The last change to a row wins."""
-        put(store, CreateRun(a_run()), UpdateRun(a_run(last_row=1)), UpdateRun(a_run(last_row=2)))
+        put(store, Insert(a_run()), Update(a_run(last_row=1)), Update(a_run(last_row=2)))
 
         assert the_run(store, a_key(1)).last_row == 2
 
@@ -213,10 +203,10 @@ class Changes(PersistenceCase):
         """A run's rows may precede the run in a batch."""
         put(
             store,
-            AddJob(a_job()),
-            AppendHistory(a_row()),
-            AddAttemptOutput(a_note()),
-            CreateRun(a_run(open_jobs=1)),
+            Insert(a_job()),
+            Insert(a_row()),
+            Insert(a_note()),
+            Insert(a_run(open_jobs=1)),
         )
 
         assert [a_job()] == jobs_of(store, a_key(1))
@@ -225,10 +215,10 @@ class Changes(PersistenceCase):
     def test_a_job_is_updated_in_every_field(self, store: Persistence) -> None:
         """And back, to None where it was None."""
         put_jobs(store, a_job(1, 12, namespace="tenant-1"))
-        put(store, UpdateJob(FULL_JOB))
+        put(store, Update(FULL_JOB))
         assert jobs_of(store, a_key(1)) == [FULL_JOB]
 
-        put(store, UpdateJob(a_job(1, 12, namespace="tenant-1")))
+        put(store, Update(a_job(1, 12, namespace="tenant-1")))
         assert [a_job(1, 12, namespace="tenant-1")] == jobs_of(store, a_key(1))
 
     def test_many_jobs_are_added_updated_and_closed_at_once(self, store: Persistence) -> None:
@@ -240,9 +230,9 @@ class Changes(PersistenceCase):
         added = [a_job(run, number, item=number) for run in range(20) for number in range(31, 81)]
         put(
             store,
-            *map(UpdateJob, stays),
-            *(DeleteJob(JobKey(a_key(run), number)) for run in range(20) for number in range(16, 31)),
-            *map(AddJob, added),
+            *map(Update, stays),
+            *(Delete(JOBS, JobKey(a_key(run), number)) for run in range(20) for number in range(16, 31)),
+            *map(Insert, added),
         )
 
         expected = sorted([*stays, *added], key=lambda job: job.key)
@@ -257,7 +247,7 @@ class Changes(PersistenceCase):
 
     def test_closing_all_jobs_of_a_run_without_jobs_does_nothing(self, store: Persistence) -> None:
         """A run may end without an open job."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
         put(store, DeleteJobs(a_key(1)))
 
         assert a_run() == the_run(store, a_key(1))
@@ -289,9 +279,9 @@ class Changes(PersistenceCase):
             store,
             *(DeleteJobsOfNode(a_key(run), "bill") for run in range(0, 50, 2)),
             *(DeleteJobsOfNode(a_key(run), "ship") for run in range(0, 50, 5)),
-            *(AddJob(a_job(run, 9)) for run in range(50)),
-            *(UpdateJob(a_job(run, 1, priority=4)) for run in range(1, 50, 2)),
-            *(DeleteJob(JobKey(a_key(run), 2)) for run in range(50)),
+            *(Insert(a_job(run, 9)) for run in range(50)),
+            *(Update(a_job(run, 1, priority=4)) for run in range(1, 50, 2)),
+            *(Delete(JOBS, JobKey(a_key(run), 2)) for run in range(50)),
         )
 
         left = {
@@ -310,7 +300,7 @@ class Changes(PersistenceCase):
 
     def test_closing_a_node_without_jobs_does_nothing(self, store: Persistence) -> None:
         """Neither for a run without jobs of the stage nor for a missing run."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
         put(store, DeleteJobsOfNode(a_key(1), "bill"), DeleteJobsOfNode(a_key(9), "bill"))
 
         assert a_run() == the_run(store, a_key(1))
@@ -335,8 +325,8 @@ class Changes(PersistenceCase):
         )
         blob = a_row(1, 2, payload=Payload(blob=f"a/b/{'0' * 64}"))
         put_jobs(store, a_job(1, 1), a_job(2, 1))
-        put(store, AppendHistory(full), AppendHistory(blob))
-        put(store, AppendHistory(a_row(2, 1)), AppendHistory(a_row(1, 3)))
+        put(store, Insert(full), Insert(blob))
+        put(store, Insert(a_row(2, 1)), Insert(a_row(1, 3)))
 
         assert (full, blob, a_row(1, 3)) == store.read(HistoryOf(a_key(1)))
 
@@ -346,7 +336,7 @@ class Changes(PersistenceCase):
         put(
             store,
             *(
-                AddMapItems(a_page(run, page, node=node, items=(Payload(inline=f'"{run} {node} {page}"'),)))
+                Insert(a_page(run, page, node=node, items=(Payload(inline=f'"{run} {node} {page}"'),)))
                 for run in (1, 2)
                 for node in ("a", "b")
                 for page in (0, 1)
@@ -358,9 +348,9 @@ class Changes(PersistenceCase):
 
     def test_a_plan_is_stored_once(self, store: Persistence) -> None:
         """Storing it again does nothing, alone or among new ones."""
-        put(store, StorePlan(a_plan(1)))
-        put(store, StorePlan(a_plan(1, body="other")))
-        put(store, StorePlan(a_plan(2)), StorePlan(a_plan(1, body="other")), StorePlan(a_plan(2)))
+        put(store, Insert(a_plan(1)))
+        put(store, Insert(a_plan(1, body="other")))
+        put(store, Insert(a_plan(2)), Insert(a_plan(1, body="other")), Insert(a_plan(2)))
 
         found = store.read(PlansByFingerprint((a_plan(1).fingerprint, a_plan(2).fingerprint)))
         assert {a_plan(1), a_plan(2)} == set(found)
@@ -368,25 +358,25 @@ class Changes(PersistenceCase):
     def test_a_reply_is_kept_byte_for_byte(self, store: Persistence) -> None:
         """The order of its keys, its numbers and its escapes are unchanged."""
         body = '{"b":1.0,"a":1e2,"u":"\\u00e9\\ud83d\\ude00","big":123456789012345678901234567890}'
-        put(store, StoreReply(a_reply(body=body)))
+        put(store, Insert(a_reply(body=body)))
 
         assert [a_reply(body=body)] == query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "key-1")]))
 
     def test_a_session_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
-        put(store, PutSession(a_session(1)), PutSession(a_session(2)), PutSession(a_session(2, host="other")))
+        put(store, Insert(a_session(1)), Insert(a_session(2)), Insert(a_session(2, host="other")))
         renewed = a_session(1, expires_at=NOW + 90 * SECOND, state=SessionState.DEAD)
-        put(store, PutSession(renewed))
+        put(store, Insert(renewed))
 
         found = query(store, lambda tx: tx.get(SESSIONS, [a_key(1), a_key(2)]))
         assert [renewed, a_session(2, host="other")] == sorted(found, key=lambda session: session.id)
 
     def test_a_duty_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
-        put(store, AddLeader(a_leader_lease(session=1)), UpdateLeader(a_leader_lease(session=2)))
+        put(store, Insert(a_leader_lease(session=1)), Update(a_leader_lease(session=2)))
         assert [a_leader_lease(session=2)] == query(store, lambda tx: tx.lock(LEADERS, ["maintenance"]))
 
-        put(store, UpdateLeader(a_leader_lease(session=3, until=NOW + 9)))
+        put(store, Update(a_leader_lease(session=3, until=NOW + 9)))
         assert [a_leader_lease(session=3, until=NOW + 9)] == query(
             store, lambda tx: tx.lock(LEADERS, ["maintenance"])
         )
@@ -395,7 +385,7 @@ class Changes(PersistenceCase):
         """Every field survives."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         note = a_note(2, job=3, epoch=4, kind="progress", data='{"done":1}')
-        put(store, AddAttemptOutput(note), AddAttemptOutput(a_note(1)), AddAttemptOutput(a_note(3, run=2)))
+        put(store, Insert(note), Insert(a_note(1)), Insert(a_note(3, run=2)))
 
         assert (a_note(1), note) == store.read(NotesOf(a_key(1)))
 

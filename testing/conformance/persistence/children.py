@@ -5,20 +5,13 @@ from typing import Final
 
 import pytest
 
-from holdfast.ports.changes import (
-    AddJob,
-    CreateRun,
-    DeleteJob,
-    DeleteJobs,
-    DeleteJobsOfNode,
-    UpdateJob,
-    UpdateRun,
-)
+from holdfast.ports.changes import Delete, DeleteJobs, DeleteJobsOfNode, Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus
 from holdfast.ports.searches import AnyPendingDelivery
+from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
 
@@ -94,26 +87,26 @@ class Children(PersistenceCase):
 
         put_jobs(store, *(_pending_delivery(run, number) for run in range(2, 7) for number in (1, 2)))
         assert self._has_pending_deliveries(store)
-        put(store, DeleteJob(JobKey(a_key(2), 1)), DeleteJob(JobKey(a_key(2), 2)))
-        put(store, DeleteJobs(a_key(3)), DeleteJobsOfNode(a_key(4), "bill"), UpdateJob(a_job(5, 1)))
+        put(store, Delete(JOBS, JobKey(a_key(2), 1)), Delete(JOBS, JobKey(a_key(2), 2)))
+        put(store, DeleteJobs(a_key(3)), DeleteJobsOfNode(a_key(4), "bill"), Update(a_job(5, 1)))
         put(
             store,
-            DeleteJob(JobKey(a_key(5), 2)),
-            AddJob(_pending_delivery(5, 3)),
-            DeleteJob(JobKey(a_key(6), 1)),
+            Delete(JOBS, JobKey(a_key(5), 2)),
+            Insert(_pending_delivery(5, 3)),
+            Delete(JOBS, JobKey(a_key(6), 1)),
         )
         assert store.read(PendingDeliveries()) == (_pending_delivery(5, 3), _pending_delivery(6, 2))
         assert self._has_pending_deliveries(store)
 
-        put(store, DeleteJob(JobKey(a_key(6), 2)), DeleteJob(JobKey(a_key(5), 3)))
+        put(store, Delete(JOBS, JobKey(a_key(6), 2)), Delete(JOBS, JobKey(a_key(5), 3)))
         assert not self._has_pending_deliveries(store)
-        put(store, UpdateJob(_pending_delivery(1, 1)))
+        put(store, Update(_pending_delivery(1, 1)))
         assert self._has_pending_deliveries(store)
 
     def test_a_job_that_is_owed_and_closed_in_one_batch_is_not_owed(self, store: Persistence) -> None:
         """The net effect counts."""
         put_run(store, a_run(1))
-        put(store, AddJob(_pending_delivery(1)), DeleteJob(_pending_delivery(1).key))
+        put(store, Insert(_pending_delivery(1)), Delete(JOBS, _pending_delivery(1).key))
 
         assert not self._has_pending_deliveries(store)
         assert store.read(PendingDeliveries()) == ()
@@ -123,7 +116,7 @@ class Children(PersistenceCase):
         put_run(store, a_run(1))
 
         def work(tx: Transaction) -> None:
-            tx.apply([AddJob(_pending_delivery(1))])
+            tx.apply([Insert(_pending_delivery(1))])
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
@@ -135,10 +128,10 @@ class Children(PersistenceCase):
         """While the job exists, in any state, its run waits for the child."""
         put_run(store, a_run(1, children=4), *(a_job(1, number, kind=JobKind.CHILD) for number in (1, 2, 10)))
         children = [_child(20 + job, a_key(1), job) for job in (1, 2, 10, 11)]
-        put(store, *map(CreateRun, children))
+        put(store, *map(Insert, children))
         assert store.read(OrphanedChildren((a_key(1),))) == (children[3],)
 
-        put(store, DeleteJob(JobKey(a_key(1), 1)))
+        put(store, Delete(JOBS, JobKey(a_key(1), 1)))
         assert store.read(OrphanedChildren((a_key(1),))) == (children[0], children[3])
         put(store, DeleteJobs(a_key(1)))
         assert store.read(OrphanedChildren((a_key(1),))) == _in_order(children)
@@ -148,7 +141,7 @@ class Children(PersistenceCase):
         """Although it has the same number."""
         put_run(store, a_run(1))
         put_run(store, a_run(2), a_job(2, 1, kind=JobKind.CHILD))
-        put(store, CreateRun(_child(3, a_key(1))), CreateRun(_child(4, a_key(2))))
+        put(store, Insert(_child(3, a_key(1))), Insert(_child(4, a_key(2))))
 
         assert store.read(OrphanedChildren((a_key(1),))) == (_child(3, a_key(1)),)
         assert store.read(OrphanedChildren((a_key(2),))) == ()
@@ -157,9 +150,9 @@ class Children(PersistenceCase):
 
     def test_children_of_several_runs_come_by_the_jobs_that_started_them(self, store: Persistence) -> None:
         """Up to the limit, sorted by the text of the job's id."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), CreateRun(a_run(3)))
+        put(store, Insert(a_run(1)), Insert(a_run(2)), Insert(a_run(3)))
         children = [_child(10 + n, a_key(1 + n % 3), n) for n in range(15)]
-        put(store, *map(CreateRun, children))
+        put(store, *map(Insert, children))
 
         ours = _in_order(child for child in children if not (child.parent or "").startswith(a_key(3)))
         assert store.read(OrphanedChildren((a_key(2), a_key(1)), 7)) == ours[:7]
@@ -171,7 +164,7 @@ class Children(PersistenceCase):
             for at, policy in enumerate(ClosePolicy, 1)
             for place, status in enumerate(RunStatus)
         ]
-        put(store, CreateRun(a_run(1)), *map(CreateRun, children))
+        put(store, Insert(a_run(1)), *map(Insert, children))
 
         left = _in_order(
             child
@@ -179,13 +172,13 @@ class Children(PersistenceCase):
             if child.status not in TERMINAL and child.close_policy is not ClosePolicy.ABANDON
         )
         assert store.read(OrphanedChildren((a_key(1),))) == left
-        put(store, UpdateRun(_child(10, a_key(1), status=RunStatus.CANCELLED)))
+        put(store, Update(_child(10, a_key(1), status=RunStatus.CANCELLED)))
         assert len(store.read(OrphanedChildren((a_key(1),)))) == len(left) - 1
 
     def test_children_of_runs_whose_keys_begin_alike_are_told_apart(self, store: Persistence) -> None:
         """A key may be a prefix of another, followed by a character before or after the dot."""
         children = {key: _child(number, key, 7) for number, key in enumerate(PREFIXES, 1)}
-        put(store, *map(CreateRun, children.values()))
+        put(store, *map(Insert, children.values()))
 
         for key, child in children.items():
             assert store.read(OrphanedChildren((key,))) == (child,)
@@ -193,9 +186,9 @@ class Children(PersistenceCase):
 
     def test_a_run_that_is_nobody_s_child_is_never_left(self, store: Persistence) -> None:
         """Nor is a child that a job of another run has taken over."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), CreateRun(_child(3, a_key(1))))
+        put(store, Insert(a_run(1)), Insert(a_run(2)), Insert(_child(3, a_key(1))))
         put_run(store, a_run(4), a_job(4, 1, kind=JobKind.CHILD))
-        put(store, UpdateRun(_child(3, a_key(4))))
+        put(store, Update(_child(3, a_key(4))))
 
         assert store.read(OrphanedChildren((a_key(1),))) == store.read(OrphanedChildren((a_key(4),))) == ()
 
@@ -203,8 +196,8 @@ class Children(PersistenceCase):
         """Ending them leads to the others."""
         put(
             store,
-            CreateRun(a_run(1)),
-            *(CreateRun(_child(number, a_key(1), number)) for number in (5, 3, 4, 2)),
+            Insert(a_run(1)),
+            *(Insert(_child(number, a_key(1), number)) for number in (5, 3, 4, 2)),
         )
 
         assert [run.key for run in store.read(OrphanedChildren((a_key(1),), 3))] == [
@@ -215,10 +208,7 @@ class Children(PersistenceCase):
         assert store.read(OrphanedChildren((a_key(1),), 0)) == ()
         put(
             store,
-            *(
-                UpdateRun(_child(number, a_key(1), number, status=RunStatus.CANCELLED))
-                for number in (2, 3, 4)
-            ),
+            *(Update(_child(number, a_key(1), number, status=RunStatus.CANCELLED)) for number in (2, 3, 4)),
         )
         assert [run.key for run in store.read(OrphanedChildren((a_key(1),), 3))] == [a_key(5)]
 

@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddJob, DeleteJob, DeleteJobs, UpdateJob
+from holdfast.ports.changes import Delete, DeleteJobs, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver
+from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_leased_job
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
@@ -79,7 +80,7 @@ class Claims(PersistenceCase):
             (0, 2, set(PassOver)),
         ):
             changed = [evolve(one, lost_attempts=losses, attempts=attempts) for one in (job, driven)]
-            put(store, *map(UpdateJob, changed))
+            put(store, *map(Update, changed))
 
             assert left == {
                 how for how in PassOver if claimable(store, a_queue_claim(2), pass_over=how) == changed
@@ -177,22 +178,22 @@ class Claims(PersistenceCase):
     def test_what_can_be_claimed_follows_every_change(self, store: Persistence) -> None:
         """When a job is added, leased, put to sleep, woken, reprioritized, moved to another queue, or deleted."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
-        put(store, UpdateJob(lease(a_job(1, 1), a_key(9))))
+        put(store, Update(lease(a_job(1, 1), a_key(9))))
         assert _keys(claimable(store, a_queue_claim())) == [(2, 1)]
 
-        put(store, UpdateJob(a_job(1, 1, state=JobState.SLEEPING, wake_at=NOW)))
+        put(store, Update(a_job(1, 1, state=JobState.SLEEPING, wake_at=NOW)))
         assert _keys(claimable(store, a_queue_claim())) == [(2, 1)]
 
-        put(store, UpdateJob(a_job(1, 1)))
+        put(store, Update(a_job(1, 1)))
         assert _keys(claimable(store, a_queue_claim())) == [(1, 1), (2, 1)]
 
-        put(store, UpdateJob(a_job(2, 1, priority=1)))
+        put(store, Update(a_job(2, 1, priority=1)))
         assert _keys(claimable(store, a_queue_claim())) == [(2, 1), (1, 1)]
 
-        put(store, UpdateJob(a_job(2, 1, queue="elsewhere")), AddJob(a_job(1, 2)))
+        put(store, Update(a_job(2, 1, queue="elsewhere")), Insert(a_job(1, 2)))
         assert _keys(claimable(store, a_queue_claim())) == [(1, 1), (1, 2)]
 
-        put(store, DeleteJob(JobKey(a_key(1), 1)))
+        put(store, Delete(JOBS, JobKey(a_key(1), 1)))
         assert _keys(claimable(store, a_queue_claim())) == [(1, 2)]
 
         put(store, DeleteJobs(a_key(1)))
@@ -201,7 +202,7 @@ class Claims(PersistenceCase):
     def test_jobs_that_are_gone_take_no_place(self, store: Persistence) -> None:
         """The limit counts existing jobs, not deleted ones before them."""
         put_jobs(store, *(a_job(run, number) for run in (1, 2, 3) for number in (1, 2)))
-        put(store, DeleteJobs(a_key(1)), DeleteJob(JobKey(a_key(2), 1)), DeleteJob(JobKey(a_key(2), 2)))
+        put(store, DeleteJobs(a_key(1)), Delete(JOBS, JobKey(a_key(2), 1)), Delete(JOBS, JobKey(a_key(2), 2)))
 
         assert _keys(claimable(store, a_queue_claim(1))) == [(3, 1)]
         assert _keys(claimable(store, a_queue_claim(), limit=1)) == [(3, 1)]

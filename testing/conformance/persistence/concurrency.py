@@ -12,29 +12,14 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import (
-    AddJob,
-    AddLeader,
-    AddSink,
-    AdvanceStreams,
-    AppendHistory,
-    Change,
-    CreateRun,
-    PutSession,
-    StorePlan,
-    StoreReply,
-    UpdateJob,
-    UpdateLeader,
-    UpdateRun,
-    UpdateSink,
-    UpdateStream,
-)
+from holdfast.ports.changes import AdvanceStreams, Change, Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter, RunsByKey
 from holdfast.ports.records.job import Job, JobState
-from holdfast.ports.records.outbox import StreamHead
+from holdfast.ports.records.outbox import Sink, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.searches import (
     ActiveRuns,
     AllSinks,
@@ -129,10 +114,10 @@ class Concurrency(PersistenceCase):
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Concurrent increments in locked rows lose no count."""
         put_run(store, a_run(), a_job())
-        put(store, PutSession(a_session(expires_at=0)), AddLeader(a_leader_lease(until=0)))
+        put(store, Insert(a_session(expires_at=0)), Insert(a_leader_lease(until=0)))
         put(
             store,
-            AddSink(a_sink()),
+            Insert(a_sink()),
             AdvanceStreams(StreamHead(sink=a_sink().key, run=a_key(1), head_row=1, at=NOW)),
         )
 
@@ -212,10 +197,10 @@ class Concurrency(PersistenceCase):
 
     def test_everybody_may_store_the_same_plan(self, store: Persistence) -> None:
         """In any order, together with others."""
-        plans = [StorePlan(a_plan(number)) for number in range(20)]
-        in_threads(4, lambda thread: put(store, *(plans if thread % 2 else plans[::-1])))
+        plans = [a_plan(number) for number in range(20)]
+        in_threads(4, lambda thread: put(store, *map(Insert, plans if thread % 2 else plans[::-1])))
 
-        fingerprints = [change.plan.fingerprint for change in plans]
+        fingerprints = [plan.fingerprint for plan in plans]
         assert len(query(store, lambda tx: tx.get(PLANS, fingerprints))) == 20
 
     @pytest.mark.parametrize("how", ["latest_runs", "runs"])
@@ -239,7 +224,7 @@ class Concurrency(PersistenceCase):
             waiting.start()
             waiting.join(_MOMENT_SECONDS)
             again = a_run(2, id="order", generation=2)
-            tx.apply([UpdateRun(evolve(before, status=RunStatus.COMPLETED, ended_at=NOW)), CreateRun(again)])
+            tx.apply([Update(evolve(before, status=RunStatus.COMPLETED, ended_at=NOW)), Insert(again)])
 
         waiting = Thread(target=wait, daemon=True)
         store.transact(rerun)
@@ -262,7 +247,7 @@ class Concurrency(PersistenceCase):
             read.set()
 
         def work(tx: Transaction) -> None:
-            tx.apply([CreateRun(a_run(2)), AddJob(a_job(1, 2, queue="reports"))])
+            tx.apply([Insert(a_run(2)), Insert(a_job(1, 2, queue="reports"))])
             looking.start()
             read.wait(_MOMENT_SECONDS)
             raise LookupError("roll back")
@@ -277,12 +262,12 @@ class Concurrency(PersistenceCase):
     def test_a_read_sees_what_another_committed_meanwhile(self, store: Persistence) -> None:
         """A transaction is not a snapshot of the instant at which it began."""
         self._skip_if_serial()
-        put(store, CreateRun(a_run(1)))
+        put(store, Insert(a_run(1)))
 
         def work(tx: Transaction) -> Sequence[str]:
             tx.lock(RUNS, [a_key(1)])
             if not tx.lock(RUNS, [a_key(2)]):
-                in_threads(1, lambda _: put(store, CreateRun(a_run(2))))
+                in_threads(1, lambda _: put(store, Insert(a_run(2))))
             return [run.key for run in tx.lock(RUNS, [a_key(2)])]
 
         assert [a_key(2)] == store.transact(work)
@@ -293,9 +278,9 @@ class Concurrency(PersistenceCase):
         self._skip_if_serial()
         put_jobs(store, *(a_job(run, 1) for run in range(4)))
         put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
-        put(store, *(PutSession(a_session(number, expires_at=number)) for number in range(4)))
+        put(store, *(Insert(a_session(number, expires_at=number)) for number in range(4)))
         heads = (StreamHead(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
-        put(store, AddSink(a_sink()), *map(AdvanceStreams, heads))
+        put(store, Insert(a_sink()), *map(AdvanceStreams, heads))
         search = SEARCHES[what]
 
         def work(tx: Transaction) -> tuple[list[str], list[str]]:
@@ -317,7 +302,7 @@ class Concurrency(PersistenceCase):
 
         def work(tx: Transaction) -> list[tuple[Job, ...]]:
             tx.lock(RUNS, [a_key(1)])
-            tx.apply([UpdateJob(lease(job, a_key(5))) for job in tx.find(JobsOfRuns([a_key(1)]))])
+            tx.apply([Update(lease(job, a_key(5))) for job in tx.find(JobsOfRuns([a_key(1)]))])
             return in_threads(1, lambda _: store.read(JobsOfRun(a_key(1))))
 
         assert [(a_job(),)] == store.transact(work)
@@ -325,7 +310,7 @@ class Concurrency(PersistenceCase):
     def test_searches_without_locks_wait_for_none(self, store: Persistence) -> None:
         """Searches for lost jobs, active runs and inconsistent runs ignore locks; so do reads without a lock."""
         self._skip_if_serial()
-        put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()), AddSink(a_sink()))
+        put(store, Insert(a_run(open_jobs=2)), Insert(a_job()), Insert(a_session()), Insert(a_sink()))
 
         def look(tx: Transaction) -> tuple[int, ...]:
             searches = tx.find(LostJobs(1)), tx.find(ActiveRuns("", 9)), tx.find(IncompleteRuns([a_key(1)]))
@@ -349,11 +334,11 @@ class Concurrency(PersistenceCase):
 def _append_row(tx: Transaction, kind: str) -> None:
     (run,) = tx.lock(RUNS, [a_key(1)])
     number = run.last_row + 1
-    tx.apply([UpdateRun(evolve(run, last_row=number)), AppendHistory(a_row(1, number, type=kind))])
+    tx.apply([Update(evolve(run, last_row=number)), Insert(a_row(1, number, type=kind))])
 
 
 def _touch(tx: Transaction, keys: Sequence[str]) -> None:
-    tx.apply([UpdateRun(evolve(run, last_row=run.last_row + 1)) for run in tx.lock(RUNS, keys)])
+    tx.apply([Update(evolve(run, last_row=run.last_row + 1)) for run in tx.lock(RUNS, keys)])
 
 
 def _get_or_create(tx: Transaction, name: str, thread: int) -> str:
@@ -361,80 +346,80 @@ def _get_or_create(tx: Transaction, name: str, thread: int) -> str:
     if found:
         return found[0].key
     key = a_key(1_000 * thread + int(name.partition("-")[2]))
-    tx.apply([CreateRun(a_run(key=key, id=name, open_jobs=1)), AddJob(a_job(key, 1))])
+    tx.apply([Insert(a_run(key=key, id=name, open_jobs=1)), Insert(a_job(key, 1))])
     return key
 
 
 def _replay_or_store(tx: Transaction, thread: int) -> str:
     for reply in tx.get(REPLIES, [(NAMESPACE, "key-1")]):
         return reply.body
-    tx.apply([StoreReply(a_reply(body=str(thread))), CreateRun(a_run(thread))])
+    tx.apply([Insert(a_reply(body=str(thread))), Insert(a_run(thread))])
     return str(thread)
 
 
 def _count_run(tx: Transaction) -> Change:
     (run,) = tx.lock(RUNS, [a_key(1)])
-    return UpdateRun(evolve(run, last_row=run.last_row + 1))
+    return Update(evolve(run, last_row=run.last_row + 1))
 
 
 def _count_named_run(tx: Transaction) -> Change:
     (run,) = tx.find(LatestRuns([RunName(NAMESPACE, "run-1")]))
-    return UpdateRun(evolve(run, last_row=run.last_row + 1))
+    return Update(evolve(run, last_row=run.last_row + 1))
 
 
 def _count_job(tx: Transaction) -> Change:
     (job,) = tx.lock(JOBS, [a_job().key])
-    return UpdateJob(evolve(job, epoch=job.epoch + 1))
+    return Update(evolve(job, epoch=job.epoch + 1))
 
 
 def _count_held_run(tx: Transaction) -> Change:
     (run,) = tx.lock_attempts([a_key(1)], [], []).runs
-    return UpdateRun(evolve(run, last_row=run.last_row + 1))
+    return Update(evolve(run, last_row=run.last_row + 1))
 
 
 def _count_held_job(tx: Transaction) -> Change:
     (job,) = tx.lock_attempts([], [a_job().key], []).jobs
-    return UpdateJob(evolve(job, epoch=job.epoch + 1))
+    return Update(evolve(job, epoch=job.epoch + 1))
 
 
 def _count_job_of_run(tx: Transaction) -> Change:
     (job,) = tx.find(JobsOfRuns([a_key(1)]))
-    return UpdateJob(evolve(job, epoch=job.epoch + 1))
+    return Update(evolve(job, epoch=job.epoch + 1))
 
 
 def _count_session(tx: Transaction) -> Change:
     (session,) = tx.lock(SESSIONS, [a_key(1)])
-    return PutSession(evolve(session, expires_at=session.expires_at + 1))
+    return Insert(evolve(session, expires_at=session.expires_at + 1))
 
 
 def _count_leader(tx: Transaction) -> Change:
     (leader,) = tx.lock(LEADERS, ["maintenance"])
-    return UpdateLeader(evolve(leader, expires_at=leader.expires_at + 1))
+    return Update(evolve(leader, expires_at=leader.expires_at + 1))
 
 
 def _count_sink(tx: Transaction) -> Change:
     (sink,) = tx.find(SinksByName([a_sink().sink_name], locks=True))
-    return UpdateSink(evolve(sink, failures=sink.failures + 1))
+    return Update(evolve(sink, failures=sink.failures + 1))
 
 
 def _count_stream(tx: Transaction) -> Change:
     (stream,) = tx.lock(STREAMS, [a_stream().key])
-    return UpdateStream(evolve(stream, attempts=stream.attempts + 1))
+    return Update(evolve(stream, attempts=stream.attempts + 1))
 
 
 def _count_in(change: Change) -> int:
     match change:
-        case UpdateRun(run):
+        case Update(Run() as run):
             return run.last_row
-        case UpdateJob(job):
+        case Update(Job() as job):
             return job.epoch
-        case PutSession(session):
+        case Insert(Session() as session):
             return session.expires_at
-        case UpdateLeader(leader):
+        case Update(LeaderLease() as leader):
             return leader.expires_at
-        case UpdateSink(sink):
+        case Update(Sink() as sink):
             return sink.failures
-        case UpdateStream(stream):
+        case Update(Stream() as stream):
             return stream.attempts
         case _:
             raise AssertionError(change)

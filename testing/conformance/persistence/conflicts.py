@@ -6,17 +6,7 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import (
-    AddAttemptOutput,
-    AddJob,
-    AddLeader,
-    AddMapItems,
-    AddSink,
-    AppendHistory,
-    Change,
-    CreateRun,
-    StoreReply,
-)
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.errors import ConflictError, RefusedError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf, NotesOf
@@ -49,46 +39,45 @@ from holdfast.testing.conformance.persistence.case import (
 )
 
 THERE: Final[Sequence[Change]] = (
-    CreateRun(a_run(1, id="order", open_jobs=1)),
-    AddJob(a_job(1, 1)),
-    AppendHistory(a_row(1, 1)),
-    AddMapItems(a_page(1, 0, items=(Payload(inline="1"),))),
-    StoreReply(a_reply("key-1")),
-    AddAttemptOutput(a_note(1)),
-    AddLeader(a_leader_lease("maintenance")),
-    AddSink(a_sink("audit")),
+    Insert(a_run(1, id="order", open_jobs=1)),
+    Insert(a_job(1, 1)),
+    Insert(a_row(1, 1)),
+    Insert(a_page(1, 0, items=(Payload(inline="1"),))),
+    Insert(a_reply("key-1")),
+    Insert(a_note(1)),
+    Insert(a_leader_lease("maintenance")),
+    Insert(a_sink("audit")),
 )
 
 TAKEN: Final[dict[str, Change]] = {
-    "key of a run": CreateRun(a_run(1, id="another")),
-    "name of a run": CreateRun(a_run(9, id="order")),
-    "number of a job": AddJob(a_job(1, 1, priority=9)),
-    "number of a history row": AppendHistory(a_row(1, 1, type="other")),
-    "page of items": AddMapItems(a_page(1, 0, items=(Payload(inline="2"),))),
-    "idempotency key": StoreReply(a_reply("key-1", body="other")),
-    "name of a duty": AddLeader(a_leader_lease("maintenance", session=9)),
-    "key of a sink": AddSink(a_sink("other", key=a_sink("audit").key)),
-    "name of a sink": AddSink(a_sink("audit", key="01OTHER")),
-    "id of a note": AddAttemptOutput(a_note(1, data='"other"')),
+    "key of a run": Insert(a_run(1, id="another")),
+    "name of a run": Insert(a_run(9, id="order")),
+    "number of a job": Insert(a_job(1, 1, priority=9)),
+    "number of a history row": Insert(a_row(1, 1, type="other")),
+    "page of items": Insert(a_page(1, 0, items=(Payload(inline="2"),))),
+    "idempotency key": Insert(a_reply("key-1", body="other")),
+    "name of a duty": Insert(a_leader_lease("maintenance", session=9)),
+    "key of a sink": Insert(a_sink("other", key=a_sink("audit").key)),
+    "name of a sink": Insert(a_sink("audit", key="01OTHER")),
 }
 """Rows to add, each of which has a unique value in common with a row of THERE."""
 
 NEAR_MISSES: Final[Sequence[Change]] = (
-    CreateRun(a_run(9, id="order", generation=2)),
-    CreateRun(a_run(8, id="order", namespace="tenant-2")),
-    AddJob(a_job(1, 2)),
-    AddJob(a_job(9, 1)),
-    AppendHistory(a_row(1, 2)),
-    AppendHistory(a_row(9, 1)),
-    AddMapItems(a_page(1, 1)),
-    AddMapItems(a_page(1, 0, node="other")),
-    AddMapItems(a_page(9, 0)),
-    StoreReply(a_reply("key-1", namespace="tenant-2")),
-    StoreReply(a_reply("key-2")),
-    AddAttemptOutput(a_note(2)),
-    AddLeader(a_leader_lease("other")),
-    AddSink(a_sink("other")),
-    AddSink(a_sink("audit", key="01OTHER", namespace="tenant-2")),
+    Insert(a_run(9, id="order", generation=2)),
+    Insert(a_run(8, id="order", namespace="tenant-2")),
+    Insert(a_job(1, 2)),
+    Insert(a_job(9, 1)),
+    Insert(a_row(1, 2)),
+    Insert(a_row(9, 1)),
+    Insert(a_page(1, 1)),
+    Insert(a_page(1, 0, node="other")),
+    Insert(a_page(9, 0)),
+    Insert(a_reply("key-1", namespace="tenant-2")),
+    Insert(a_reply("key-2")),
+    Insert(a_note(2)),
+    Insert(a_leader_lease("other")),
+    Insert(a_sink("other")),
+    Insert(a_sink("audit", key="01OTHER", namespace="tenant-2")),
 )
 """Rows to add that have no unique value in common with a row of THERE."""
 
@@ -121,7 +110,7 @@ class Conflicts(PersistenceCase):
         def work(tx: Transaction) -> str:
             tries.append(list(tx.find(LatestRuns([RunName(NAMESPACE, "order")]))))
             if len(tries) == 1:
-                tx.apply([StoreReply(a_reply("new")), TAKEN[what]])
+                tx.apply([Insert(a_reply("new")), TAKEN[what]])
                 return "stored"
             return "found"
 
@@ -137,14 +126,14 @@ class Conflicts(PersistenceCase):
         before = _contents(store)
 
         with pytest.raises(ConflictError):
-            put(store, StoreReply(a_reply("new")), TAKEN[what])
+            put(store, Insert(a_reply("new")), TAKEN[what])
 
         assert before == _contents(store)
 
     def test_two_new_runs_of_one_name_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
         """Neither is stored, nor are the changes before them."""
         with pytest.raises(ConflictError):
-            put(store, StoreReply(a_reply("new")), CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x")))
+            put(store, Insert(a_reply("new")), Insert(a_run(1, id="x")), Insert(a_run(2, id="x")))
 
         assert query(store, lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)])) == []
         assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "new")])) == []
@@ -152,7 +141,7 @@ class Conflicts(PersistenceCase):
     def test_two_new_replies_to_one_key_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
         """Neither is stored, nor are the changes before them."""
         with pytest.raises(ConflictError):
-            put(store, CreateRun(a_run(1)), StoreReply(a_reply("x")), StoreReply(a_reply("x", body="other")))
+            put(store, Insert(a_run(1)), Insert(a_reply("x")), Insert(a_reply("x", body="other")))
 
         assert query(store, lambda tx: tx.lock(RUNS, [a_key(1)])) == []
         assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "x")])) == []
@@ -171,7 +160,7 @@ class Conflicts(PersistenceCase):
         text = ODD_TEXTS[what]
         run = a_run(1, progress=text, error=text)
         try:
-            put(store, StoreReply(a_reply("new")), CreateRun(run))
+            put(store, Insert(a_reply("new")), Insert(run))
         except RefusedError:
             assert None is store.read(FindRun(run.name))
             assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "new")])) == []
@@ -183,7 +172,7 @@ class Conflicts(PersistenceCase):
         """An instant that does not fit into 64 bits does no harm."""
         run = a_run(1, ended_at=ODD_NUMBERS[what])
         try:
-            put(store, StoreReply(a_reply("new")), CreateRun(run))
+            put(store, Insert(a_reply("new")), Insert(run))
         except RefusedError:
             assert None is store.read(FindRun(run.name))
             assert query(store, lambda tx: tx.get(REPLIES, [(NAMESPACE, "new")])) == []
@@ -198,16 +187,14 @@ class Conflicts(PersistenceCase):
         def work(tx: Transaction) -> None:
             tries.append(1)
             (run,) = tx.lock(RUNS, [a_key(1)])
-            tx.apply(
-                [AppendHistory(a_row(1, 1, data="\x00\ud800")), CreateRun(evolve(run, key=a_key(2), id="2"))]
-            )
+            tx.apply([Insert(a_row(1, 1, data="\x00\ud800")), Insert(evolve(run, key=a_key(2), id="2"))])
 
         try:
             store.transact(work)
         except RefusedError:
             assert store.read(HistoryOf(a_key(1))) == ()
             assert tries == [1]
-        put(store, AppendHistory(a_row(1, 2)))
+        put(store, Insert(a_row(1, 2)))
 
 
 def _contents(store: Persistence) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from holdfast.ports.changes import AddJob, AddLeader, PutSession, StorePlan, StoreReply, UpdateJob
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.session import Session, SessionState
@@ -147,7 +147,7 @@ class JobReads(PersistenceCase):
         dead = Session(
             id=a_key(2), host="höst", state=SessionState.DEAD, opened_at=NOW - SECOND, expires_at=NOW + SECOND
         )
-        put(store, PutSession(a_session(1)), PutSession(dead), PutSession(a_session(3)))
+        put(store, Insert(a_session(1)), Insert(dead), Insert(a_session(3)))
 
         ids = [a_key(1), a_key(2), a_key(9)]
         found = query(store, lambda tx: (tx.lock if lock else tx.get)(SESSIONS, ids))
@@ -157,7 +157,7 @@ class JobReads(PersistenceCase):
     def test_runs_jobs_and_sessions_are_read_together(self, store: Persistence) -> None:
         """The same as separate reads: by key, ascending; unknown ones are left out."""
         put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(2, 2))
-        put(store, PutSession(a_session(1)))
+        put(store, Insert(a_session(1)))
         runs, jobs, sessions = (
             [a_key(2), a_key(1), a_key(9)],
             [a_job(2, 2).key, a_job(1, 1).key],
@@ -187,7 +187,7 @@ class JobReads(PersistenceCase):
     def test_jobs_to_claim_are_read_with_the_session_that_is_to_have_them(self, store: Persistence) -> None:
         """The same as separate reads. An unknown session is left out; without jobs the session is not read."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
-        put(store, PutSession(a_session(1)))
+        put(store, Insert(a_session(1)))
 
         def found(session: str, limit: int) -> list[list[object]]:
             queue_claims = (a_queue_claim(),)
@@ -206,7 +206,7 @@ class JobReads(PersistenceCase):
 
     def test_duties_are_read_by_name(self, store: Persistence) -> None:
         """Unknown names are left out."""
-        put(store, AddLeader(a_leader_lease("maintenance")), AddLeader(a_leader_lease("other", session=2)))
+        put(store, Insert(a_leader_lease("maintenance")), Insert(a_leader_lease("other", session=2)))
 
         assert [a_leader_lease("maintenance")] == query(
             store, lambda tx: tx.lock(LEADERS, ["maintenance", "nobody's"])
@@ -214,7 +214,7 @@ class JobReads(PersistenceCase):
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
         """Unknown fingerprints are left out."""
-        put(store, *(StorePlan(a_plan(number)) for number in (1, 2, 3)))
+        put(store, *(Insert(a_plan(number)) for number in (1, 2, 3)))
 
         found = query(
             store, lambda tx: tx.get(PLANS, [a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64])
@@ -226,14 +226,14 @@ class JobReads(PersistenceCase):
         """A query for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
         wanted = a_reply("x", namespace="a", body='{"n":1}')
         others = (a_reply("y", namespace="a"), a_reply("x", namespace="b"))
-        put(store, *map(StoreReply, (wanted, *others)))
+        put(store, *map(Insert, (wanted, *others)))
 
         assert [wanted] == query(store, lambda tx: tx.get(REPLIES, [("a", "x"), ("b", "y")]))
 
     def test_a_transaction_sees_what_was_committed_before_it(self, store: Persistence) -> None:
         """The next transaction reads the changes of the one before."""
         put_jobs(store, a_job(1, 1))
-        put(store, UpdateJob(a_leased_job(1, 1, session=a_key(5))), AddJob(a_job(1, 2)))
+        put(store, Update(a_leased_job(1, 1, session=a_key(5))), Insert(a_job(1, 2)))
 
         assert [a_leased_job(1, 1, session=a_key(5)), a_job(1, 2)] == query(
             store, lambda tx: tx.find(JobsOfRuns([a_key(1)]))

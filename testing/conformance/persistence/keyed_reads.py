@@ -5,25 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.ports.changes import (
-    AddAiCall,
-    AddAnnotation,
-    AddArtifact,
-    AddAttemptOutput,
-    AddConcurrencyLimit,
-    AddJob,
-    AddLeader,
-    AddMapItems,
-    AddRateLimit,
-    AddSink,
-    AdvanceStreams,
-    AppendHistory,
-    Change,
-    CreateRun,
-    PutSession,
-    StorePlan,
-    StoreReply,
-)
+from holdfast.ports.changes import AdvanceStreams, Change, Insert
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.limits import RateWindow, SlotName
 from holdfast.ports.records.outbox import Stream, StreamHead
@@ -77,22 +59,22 @@ def _advance(stream: Stream) -> AdvanceStreams:
 
 
 _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[int], object]]]] = {
-    RUNS: (CreateRun, a_run),
-    JOBS: (AddJob, lambda number: a_job(1, number)),
-    HISTORY: (AppendHistory, lambda number: a_row(1, number)),
-    MAP_ITEMS: (AddMapItems, lambda number: a_page(page=number)),
-    PLANS: (StorePlan, a_plan),
-    REPLIES: (StoreReply, lambda number: a_reply(f"key-{number}")),
-    SESSIONS: (PutSession, a_session),
-    LEADERS: (AddLeader, lambda number: a_leader_lease(f"task-{number}")),
-    OUTPUT: (AddAttemptOutput, a_note),
-    SINKS: (AddSink, lambda number: a_sink(f"sink-{number}")),
+    RUNS: (Insert, a_run),
+    JOBS: (Insert, lambda number: a_job(1, number)),
+    HISTORY: (Insert, lambda number: a_row(1, number)),
+    MAP_ITEMS: (Insert, lambda number: a_page(page=number)),
+    PLANS: (Insert, a_plan),
+    REPLIES: (Insert, lambda number: a_reply(f"key-{number}")),
+    SESSIONS: (Insert, a_session),
+    LEADERS: (Insert, lambda number: a_leader_lease(f"task-{number}")),
+    OUTPUT: (Insert, a_note),
+    SINKS: (Insert, lambda number: a_sink(f"sink-{number}")),
     STREAMS: (_advance, _a_stream),
-    ANNOTATIONS: (AddAnnotation, an_annotation),
-    ARTIFACTS: (AddArtifact, lambda number: an_artifact(f"artifact-{number}")),
-    AI_CALLS: (AddAiCall, an_ai_call),
-    SLOTS: (AddConcurrencyLimit, lambda number: SlotName(NAMESPACE, f"slot-{number}")),
-    RATES: (AddRateLimit, lambda number: RateWindow(namespace=NAMESPACE, name=f"r-{number}", updated_at=NOW)),
+    ANNOTATIONS: (Insert, an_annotation),
+    ARTIFACTS: (Insert, lambda number: an_artifact(f"artifact-{number}")),
+    AI_CALLS: (Insert, an_ai_call),
+    SLOTS: (Insert, lambda number: SlotName(NAMESPACE, f"slot-{number}")),
+    RATES: (Insert, lambda number: RateWindow(namespace=NAMESPACE, name=f"r-{number}", updated_at=NOW)),
 }
 """For each table, the change that inserts a row, and a function that returns rows with ascending keys."""
 

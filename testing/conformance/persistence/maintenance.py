@@ -4,11 +4,12 @@ from typing import Final
 
 from attrs import evolve
 
-from holdfast.ports.changes import DeleteJob, PutSession, UpdateJob
+from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobState
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.searches import DueJobs, ExpiredSessions, LostJobs, OverdueHeartbeats
+from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
 
@@ -52,15 +53,15 @@ class Maintenance(PersistenceCase):
     def test_what_is_due_follows_every_change(self, store: Persistence) -> None:
         """When a job is woken, put to sleep for longer, or deleted."""
         put_jobs(store, _asleep(1, 1, NOW), _asleep(1, 2, NOW), _asleep(1, 3, NOW), a_job(1, 4))
-        put(store, UpdateJob(a_job(1, 1)), UpdateJob(_asleep(1, 2, NOW + 5)), DeleteJob(JobKey(a_key(1), 3)))
-        put(store, UpdateJob(_asleep(1, 4, NOW - 5)))
+        put(store, Update(a_job(1, 1)), Update(_asleep(1, 2, NOW + 5)), Delete(JOBS, JobKey(a_key(1), 3)))
+        put(store, Update(_asleep(1, 4, NOW - 5)))
 
         assert [job.number for job in query(store, lambda tx: tx.find(DueJobs(10), NOW))] == [4]
         assert [job.number for job in query(store, lambda tx: tx.find(DueJobs(10), NOW + 5))] == [4, 2]
 
     def test_a_session_has_expired_after_its_instant(self, store: Persistence) -> None:
         """Not at it: the session holds its leases until then."""
-        put(store, PutSession(a_session(1, expires_at=NOW)))
+        put(store, Insert(a_session(1, expires_at=NOW)))
 
         assert query(store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW)) == []
         assert [a_session(1, expires_at=NOW)] == query(
@@ -69,14 +70,14 @@ class Maintenance(PersistenceCase):
 
     def test_a_dead_session_does_not_expire_again(self, store: Persistence) -> None:
         """Only open sessions are returned."""
-        put(store, PutSession(a_session(1, expires_at=NOW, state=SessionState.DEAD)))
+        put(store, Insert(a_session(1, expires_at=NOW, state=SessionState.DEAD)))
 
         assert query(store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW + SECOND)) == []
 
     def test_a_renewed_session_has_not_expired(self, store: Persistence) -> None:
         """The last renewal counts."""
-        put(store, PutSession(a_session(1, expires_at=NOW)), PutSession(a_session(2, expires_at=NOW)))
-        put(store, PutSession(a_session(1, expires_at=NOW + SECOND)))
+        put(store, Insert(a_session(1, expires_at=NOW)), Insert(a_session(2, expires_at=NOW)))
+        put(store, Insert(a_session(1, expires_at=NOW + SECOND)))
 
         assert [a_key(2)] == [
             session.id for session in query(store, lambda tx: tx.find(ExpiredSessions(0, 10), NOW + 1))
@@ -84,7 +85,7 @@ class Maintenance(PersistenceCase):
 
     def test_expired_sessions_come_up_to_the_limit(self, store: Persistence) -> None:
         """Marking them dead leads to the others."""
-        put(store, *(PutSession(a_session(number, expires_at=NOW - number)) for number in range(1, 6)))
+        put(store, *(Insert(a_session(number, expires_at=NOW - number)) for number in range(1, 6)))
 
         seen: list[Session] = []
         for _ in range(4):
@@ -93,14 +94,14 @@ class Maintenance(PersistenceCase):
             seen += found
             put(
                 store,
-                *(PutSession(a_session(int(session.id[-3:]), state=SessionState.DEAD)) for session in found),
+                *(Insert(a_session(int(session.id[-3:]), state=SessionState.DEAD)) for session in found),
             )
 
         assert [a_key(number) for number in range(1, 6)] == sorted(session.id for session in seen)
 
     def test_a_job_leased_to_a_dead_session_is_lost(self, store: Persistence) -> None:
         """A job of an open session is not, expired or not; nor is one without a lease."""
-        put(store, PutSession(a_session(1, state=SessionState.DEAD)), PutSession(a_session(2, expires_at=0)))
+        put(store, Insert(a_session(1, state=SessionState.DEAD)), Insert(a_session(2, expires_at=0)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(2)))
         put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.PAUSED))
 
@@ -108,7 +109,7 @@ class Maintenance(PersistenceCase):
 
     def test_lost_jobs_come_up_to_the_limit(self, store: Persistence) -> None:
         """Freeing them leads to the others."""
-        put(store, PutSession(a_session(1, state=SessionState.DEAD)))
+        put(store, Insert(a_session(1, state=SessionState.DEAD)))
         put_jobs(store, *(a_leased_job(1, number, session=a_key(1)) for number in range(1, 6)))
 
         seen: list[JobKey] = []
@@ -116,20 +117,20 @@ class Maintenance(PersistenceCase):
             found = query(store, lambda tx: tx.find(LostJobs(2)))
             assert len(found) <= 2
             seen += found
-            put(store, *(UpdateJob(a_job(1, key.number)) for key in found))
+            put(store, *(Update(a_job(1, key.number)) for key in found))
 
         assert sorted(key.number for key in seen) == [1, 2, 3, 4, 5]
 
     def test_a_lost_job_is_found_until_it_is_freed(self, store: Persistence) -> None:
         """A session that dies loses the jobs that it holds then."""
-        put(store, PutSession(a_session(1)))
+        put(store, Insert(a_session(1)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(1)))
         assert query(store, lambda tx: tx.find(LostJobs(10))) == []
 
-        put(store, PutSession(a_session(1, state=SessionState.DEAD)))
+        put(store, Insert(a_session(1, state=SessionState.DEAD)))
         assert {1, 2} == {key.number for key in query(store, lambda tx: tx.find(LostJobs(10)))}
 
-        put(store, UpdateJob(a_job(1, 1)), DeleteJob(JobKey(a_key(1), 2)))
+        put(store, Update(a_job(1, 1)), Delete(JOBS, JobKey(a_key(1), 2)))
         assert query(store, lambda tx: tx.find(LostJobs(10))) == []
 
     def test_a_silent_job_is_found_after_its_instant(self, store: Persistence) -> None:
@@ -159,6 +160,6 @@ class Maintenance(PersistenceCase):
             evolve(a_leased_job(1, number, session=a_key(1)), heartbeat_by=NOW - 1) for number in (1, 2, 3)
         ]
         put_jobs(store, *jobs)
-        put(store, UpdateJob(evolve(jobs[0], heartbeat_by=NOW + 5)), DeleteJob(jobs[1].key))
+        put(store, Update(evolve(jobs[0], heartbeat_by=NOW + 5)), Delete(JOBS, jobs[1].key))
 
         assert [jobs[2].key] == query(store, lambda tx: tx.find(OverdueHeartbeats(0, 10), NOW))

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddAttemptOutput, AddMapItems, AppendHistory, CreateRun, StorePlan
+from holdfast.ports.changes import Insert
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import HistoryOf, LastHeartbeat, NewestRows, NotesOf, OutputRows
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, QueuedJobs, RunsByKey
@@ -45,31 +45,31 @@ class Queries(PersistenceCase):
 
     def test_the_newest_generation_of_a_run_is_found(self, store: Persistence) -> None:
         """FindRun without a generation."""
-        put(store, CreateRun(a_run(1, id="order", status=RunStatus.FAILED)))
-        put(store, CreateRun(a_run(2, id="order", generation=2)))
-        put(store, CreateRun(a_run(3, id="order", namespace="tenant-2")))
+        put(store, Insert(a_run(1, id="order", status=RunStatus.FAILED)))
+        put(store, Insert(a_run(2, id="order", generation=2)))
+        put(store, Insert(a_run(3, id="order", namespace="tenant-2")))
 
         assert a_run(2, id="order", generation=2) == store.read(FindRun(RunName(NAMESPACE, "order")))
 
     def test_the_given_generation_of_a_run_is_found(self, store: Persistence) -> None:
         """FindRun with a generation."""
         old = a_run(1, id="order", status=RunStatus.FAILED)
-        put(store, CreateRun(old))
-        put(store, CreateRun(a_run(2, id="order", generation=2)))
+        put(store, Insert(old))
+        put(store, Insert(a_run(2, id="order", generation=2)))
 
         assert old == store.read(FindRun(RunName(NAMESPACE, "order"), 1))
         assert None is store.read(FindRun(RunName(NAMESPACE, "order"), 3))
 
     def test_a_run_that_is_not_there_is_none(self, store: Persistence) -> None:
         """FindRun in another namespace, or by another id."""
-        put(store, CreateRun(a_run(1, id="order")))
+        put(store, Insert(a_run(1, id="order")))
 
         assert None is store.read(FindRun(RunName("tenant-2", "order")))
         assert None is store.read(FindRun(RunName(NAMESPACE, "Order")))
 
     def test_runs_are_found_by_key(self, store: Persistence) -> None:
         """RunsByKey leaves out missing runs; every field survives."""
-        put(store, CreateRun(FULL_RUN), CreateRun(a_run(1)), CreateRun(a_run(2)))
+        put(store, Insert(FULL_RUN), Insert(a_run(1)), Insert(a_run(2)))
 
         found = store.read(RunsByKey((a_key(1), FULL_RUN.key, a_key(9))))
 
@@ -138,7 +138,7 @@ class Queries(PersistenceCase):
         """HistoryOf starts after a row and ends at the limit; 9 comes before 10."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         rows = tuple(a_row(1, number) for number in range(1, 13))
-        put(store, *map(AppendHistory, rows), AppendHistory(a_row(2, 1)))
+        put(store, *map(Insert, rows), Insert(a_row(2, 1)))
 
         assert rows == store.read(HistoryOf(a_key(1)))
         assert rows[:5] == store.read(HistoryOf(a_key(1), limit=5))
@@ -152,7 +152,7 @@ class Queries(PersistenceCase):
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         kinds = ("stage.completed", "value.published", "value.published", "run.paused", "value.published")
         shown = [evolve(a_row(1, number), type=kind) for number, kind in enumerate(kinds, 1)]
-        put(store, *map(AppendHistory, (*shown, evolve(a_row(2, 1), type="value.published"))))
+        put(store, *map(Insert, (*shown, evolve(a_row(2, 1), type="value.published"))))
 
         def newest(before: int | None = None, limit: int = 100) -> list[int]:
             query = NewestRows(run=a_key(1), type="value.published", before=before, limit=limit)
@@ -169,8 +169,8 @@ class Queries(PersistenceCase):
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(
             store,
-            *(AddAttemptOutput(a_note(number)) for number in (3, 1, 4, 2)),
-            AddAttemptOutput(a_note(5, run=2)),
+            *(Insert(a_note(number)) for number in (3, 1, 4, 2)),
+            Insert(a_note(5, run=2)),
         )
 
         assert tuple(a_note(number) for number in (1, 2, 3, 4)) == store.read(NotesOf(a_key(1)))
@@ -184,7 +184,7 @@ class Queries(PersistenceCase):
         put(
             store,
             *map(
-                AddAttemptOutput,
+                Insert,
                 (
                     a_note(1, kind="heartbeat", epoch=1),
                     a_note(2, kind="heartbeat", epoch=1),
@@ -210,7 +210,7 @@ class Queries(PersistenceCase):
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
         """PlansByFingerprint leaves out missing plans."""
-        put(store, StorePlan(a_plan(1)), StorePlan(a_plan(2)))
+        put(store, Insert(a_plan(1)), Insert(a_plan(2)))
 
         assert (a_plan(2),) == store.read(PlansByFingerprint((a_plan(2).fingerprint, "0" * 64)))
         assert store.read(PlansByFingerprint(())) == ()
@@ -219,8 +219,8 @@ class Queries(PersistenceCase):
         """Inline or in a blob."""
         blob = Payload(blob=f"a/{'0' * 64}")
         put_jobs(store, a_job(1, 1))
-        put(store, AppendHistory(a_completed_row(1, 1, output='{"b":1,"a":1.0}')))
-        put(store, AppendHistory(a_row(1, 2, payload=blob)))
+        put(store, Insert(a_completed_row(1, 1, output='{"b":1,"a":1.0}')))
+        put(store, Insert(a_row(1, 2, payload=blob)))
 
         assert [(Payload(inline='{"b":1,"a":1.0}'),), (blob,)] == self._load(store, 1, 2)
 
@@ -228,8 +228,8 @@ class Queries(PersistenceCase):
         """At its place in its page; inline or in a blob."""
         blob = Payload(blob=f"a/{'0' * 64}")
         put_jobs(store, a_job(1, 1))
-        put(store, AddMapItems(a_page(1, 0, items=(Payload(inline="0"), Payload(inline='"é"')))))
-        put(store, AddMapItems(a_page(1, 1, items=(blob, Payload(inline="null")))))
+        put(store, Insert(a_page(1, 0, items=(Payload(inline="0"), Payload(inline='"é"')))))
+        put(store, Insert(a_page(1, 1, items=(blob, Payload(inline="null")))))
 
         wanted = [item_reference("bill", page, at) for page, at in ((1, 1), (0, 0), (1, 0), (0, 1))]
 
@@ -248,7 +248,7 @@ class Queries(PersistenceCase):
             *(a_completed_row(1, 11 + at, node="bill", item=5 - at, output=str(5 - at)) for at in range(6)),
             a_completed_row(1, 17, node="bill", item=98, output='"after"'),
         ]
-        put(store, *map(AppendHistory, rows))
+        put(store, *map(Insert, rows))
 
         (loaded,) = self._load(store, map_reference("bill", 2, 16))
 
@@ -259,11 +259,9 @@ class Queries(PersistenceCase):
         put_jobs(store, *(a_job(run, 1) for run in range(1, 51)))
         put(
             store,
-            *(AppendHistory(a_completed_row(run, 1, item=0, output=f'"{run}"')) for run in range(1, 51)),
+            *(Insert(a_completed_row(run, 1, item=0, output=f'"{run}"')) for run in range(1, 51)),
         )
-        put(
-            store, *(AddMapItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))) for run in range(1, 51))
-        )
+        put(store, *(Insert(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))) for run in range(1, 51)))
         references: tuple[Reference, ...] = (1, item_reference("bill", 0, 0), map_reference("bill", 1, 1))
 
         found = store.read(
@@ -284,12 +282,9 @@ class Queries(PersistenceCase):
         for run in (1, 2):
             put(
                 store,
-                AppendHistory(a_completed_row(run, 1, node="read", output=f'"of {run}"')),
-                *(
-                    AppendHistory(a_completed_row(run, 2 + at, item=at, output=f"{run}{at}"))
-                    for at in range(2)
-                ),
-                AddMapItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))),
+                Insert(a_completed_row(run, 1, node="read", output=f'"of {run}"')),
+                *(Insert(a_completed_row(run, 2 + at, item=at, output=f"{run}{at}")) for at in range(2)),
+                Insert(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))),
             )
         there: tuple[Reference, ...] = (1, item_reference("bill", 0, 0), map_reference("bill", 1, 3), 9)
         wanted = tuple((a_key(1), of_run(a_key(2), reference)) for reference in there)
@@ -317,7 +312,7 @@ class Queries(PersistenceCase):
             a_completed_row(1, 8, item=1, output='"one"'),
             a_failed_row(1, 9, item=98, why='"after"'),
         ]
-        put(store, *map(AppendHistory, rows), AppendHistory(a_failed_row(2, 5, item=1, why='"of 2"')))
+        put(store, *map(Insert, rows), Insert(a_failed_row(2, 5, item=1, why='"of 2"')))
 
         failures, results, none = self._load(
             store, ("failures", "bill", 2, 8), map_reference("bill", 2, 8), ("failures", "bill", 3, 5)
@@ -332,7 +327,7 @@ class Queries(PersistenceCase):
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         for run in (1, 2):
             rows = (a_failed_row(run, 1 + at, item=2 - at, why=f"{run}{2 - at}") for at in range(3))
-            put(store, *map(AppendHistory, rows), AppendHistory(a_completed_row(run, 4, item=3, output="9")))
+            put(store, *map(Insert, rows), Insert(a_completed_row(run, 4, item=3, output="9")))
         here: Reference = ("failures", "bill", 1, 4)
         wanted = [here, *(of_run(a_key(2), part) for part in (here, map_reference("bill", 1, 4)))]
         wanted += [of_run(a_key(9), here)]
@@ -358,7 +353,7 @@ class Queries(PersistenceCase):
     def test_what_attempts_need_is_read_together(self, store: Persistence) -> None:
         """LoadWork: each run once, in any order, and values as in LoadValues; missing ones are left out."""
         put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(2, 2))
-        put(store, AppendHistory(a_row(a_key(1), 1, payload=Payload(inline="1"))))
+        put(store, Insert(a_row(a_key(1), 1, payload=Payload(inline="1"))))
         jobs = tuple(
             (job, 1) for job in (a_job(1, 1).key, a_job(2, 1).key, a_job(2, 2).key, JobKey(a_key(9), 1))
         )
@@ -378,9 +373,9 @@ class Queries(PersistenceCase):
     def test_the_rows_in_which_a_stage_was_completed_are_told(self, store: Persistence) -> None:
         """OutputRows returns one for a stage, one for each item of a map, and no other row."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
-        put(store, AppendHistory(a_row(1, 1, node="read")), AppendHistory(a_completed_row(1, 2, node="read")))
-        put(store, *(AppendHistory(a_completed_row(1, 3 + at, node="bill", item=at)) for at in range(3)))
-        put(store, AppendHistory(a_completed_row(2, 1, node="read")))
+        put(store, Insert(a_row(1, 1, node="read")), Insert(a_completed_row(1, 2, node="read")))
+        put(store, *(Insert(a_completed_row(1, 3 + at, node="bill", item=at)) for at in range(3)))
+        put(store, Insert(a_completed_row(2, 1, node="read")))
 
         assert (CompletedRow(a_key(1), 2, "read", None),) == store.read(OutputRows(a_key(1), "read"))
         found = store.read(OutputRows(a_key(1), "bill"))

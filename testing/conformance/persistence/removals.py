@@ -4,21 +4,7 @@ from typing import Final
 
 from attrs import evolve
 
-from holdfast.ports.changes import (
-    AddAiCall,
-    AddAnnotation,
-    AddArtifact,
-    AddAttemptOutput,
-    AddJob,
-    AddMapItems,
-    AddSink,
-    AdvanceStreams,
-    AppendHistory,
-    Change,
-    CreateRun,
-    DeleteRun,
-    UpdateRun,
-)
+from holdfast.ports.changes import AdvanceStreams, Change, DeleteRun, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.run_output import (
@@ -60,14 +46,14 @@ def _everything(number: int) -> list[Change]:
     run = a_run(number, status=RunStatus.COMPLETED, attributes='{"color":"red"}', ended_at=NOW + number)
     annotation = evolve(an_annotation(1, number), name="mood", value='"good"', key=None)
     return [
-        CreateRun(run),
-        *(AppendHistory(a_row(number, row)) for row in (1, 2)),
-        AddMapItems(a_page(number, items=(Payload(inline="1"),))),
-        AddAttemptOutput(evolve(a_note(number, number))),
-        AddAnnotation(annotation),
-        AddAnnotation(evolve(annotation, id=a_key(50 + number), name="key", key="once")),
-        AddArtifact(an_artifact("report", number)),
-        AddAiCall(an_ai_call(number, number)),
+        Insert(run),
+        *(Insert(a_row(number, row)) for row in (1, 2)),
+        Insert(a_page(number, items=(Payload(inline="1"),))),
+        Insert(evolve(a_note(number, number))),
+        Insert(annotation),
+        Insert(evolve(annotation, id=a_key(50 + number), name="key", key="once")),
+        Insert(an_artifact("report", number)),
+        Insert(an_ai_call(number, number)),
         AdvanceStreams(StreamHead(sink=SINK.key, run=run.key, head_row=2, at=NOW)),
     ]
 
@@ -100,7 +86,7 @@ class Removals(PersistenceCase):
 
     def test_a_removed_run_leaves_nothing(self, store: Persistence) -> None:
         """Other runs keep all their rows."""
-        put(store, AddSink(SINK), *_everything(1), *_everything(2), *_everything(3))
+        put(store, Insert(SINK), *_everything(1), *_everything(2), *_everything(3))
         whole = _left(store, 2)
         assert whole == _left(store, 1)
         assert len(whole) == 12, whole
@@ -112,7 +98,7 @@ class Removals(PersistenceCase):
 
     def test_a_run_that_is_not_there_is_removed_without_effect(self, store: Persistence) -> None:
         """Any number of times."""
-        put(store, AddSink(SINK), *_everything(1))
+        put(store, Insert(SINK), *_everything(1))
         put(store, DeleteRun("nobody's"), DeleteRun("nobody's"))
 
         assert len(_left(store, 1)) == 12
@@ -120,15 +106,15 @@ class Removals(PersistenceCase):
     def test_what_the_same_transaction_did_to_it_comes_to_nothing(self, store: Persistence) -> None:
         """Whether the run existed before, or not."""
         old, new = a_run(1), a_run(2)
-        put(store, CreateRun(old))
+        put(store, Insert(old))
         put(
             store,
-            AddSink(SINK),
-            UpdateRun(evolve(old, status=RunStatus.FAILED)),
-            AppendHistory(a_row(1, 1)),
-            AddJob(a_job(1, 1)),
+            Insert(SINK),
+            Update(evolve(old, status=RunStatus.FAILED)),
+            Insert(a_row(1, 1)),
+            Insert(a_job(1, 1)),
             *_everything(2)[1:],
-            CreateRun(new),
+            Insert(new),
             DeleteRun(old.key),
             DeleteRun(new.key, (StreamKey(SINK.key, new.key),)),
         )
@@ -137,8 +123,8 @@ class Removals(PersistenceCase):
 
     def test_its_name_can_be_used_again_at_once(self, store: Persistence) -> None:
         """In the same transaction, from the first generation on."""
-        put(store, CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x", generation=2)))
-        put(store, DeleteRun(a_key(1)), DeleteRun(a_key(2)), CreateRun(a_run(3, id="x")))
+        put(store, Insert(a_run(1, id="x")), Insert(a_run(2, id="x", generation=2)))
+        put(store, DeleteRun(a_key(1)), DeleteRun(a_key(2)), Insert(a_run(3, id="x")))
 
         assert store.read(FindRun(RunName(NAMESPACE, "x"))) == a_run(3, id="x")
         assert store.read(FindRun(RunName(NAMESPACE, "x"), 2)) is None
@@ -147,7 +133,7 @@ class Removals(PersistenceCase):
         """By name and generation, whatever their keys are."""
         x = [a_run(9 - generation, id="x", generation=generation) for generation in (1, 2, 3)]
         y, elsewhere = a_run(1, id="y"), a_run(2, id="x", namespace="tenant-2")
-        put(store, *map(CreateRun, [*x, y, elsewhere]))
+        put(store, *map(Insert, [*x, y, elsewhere]))
 
         names = [RunName(NAMESPACE, id_) for id_ in ("y", "x", "none", "x")]
         assert query(store, lambda tx: tx.find(Generations(names))) == [*x, y]
@@ -158,10 +144,10 @@ class Removals(PersistenceCase):
         put(
             store,
             *(
-                CreateRun(a_run(n, status=RunStatus.COMPLETED, ended_at=NOW + 10 - n, attributes='{"a":"b"}'))
+                Insert(a_run(n, status=RunStatus.COMPLETED, ended_at=NOW + 10 - n, attributes='{"a":"b"}'))
                 for n in (1, 2, 3)
             ),
-            CreateRun(a_run(4, attributes='{"a":"b"}')),
+            Insert(a_run(4, attributes='{"a":"b"}')),
         )
 
         for attributes in ((), (("a", "b"),)):

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddRateLimit, AddSink, AdvanceStreams, Change, PutSession, StoreReply
+from holdfast.ports.changes import AdvanceStreams, Change, Insert
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.limits import RateWindow
@@ -33,30 +33,30 @@ _WINDOW: Final = RateWindow(namespace=NAMESPACE, name="api", updated_at=NOW)
 
 OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
     "a reply": (
-        StoreReply(a_reply(created_at=BEFORE - 1)),
+        Insert(a_reply(created_at=BEFORE - 1)),
         lambda tx: len(tx.get(REPLIES, [(NAMESPACE, "key-1")])),
     ),
     "a dead session": (
-        PutSession(evolve(_DEAD, expires_at=BEFORE - 1)),
+        Insert(evolve(_DEAD, expires_at=BEFORE - 1)),
         lambda tx: len(tx.get(SESSIONS, [_DEAD.id])),
     ),
     "a count of starts": (
-        AddRateLimit(evolve(_WINDOW, updated_at=BEFORE - 1)),
+        Insert(evolve(_WINDOW, updated_at=BEFORE - 1)),
         lambda tx: len(tx.get(RATES, [_WINDOW.rate_name])),
     ),
 }
 """Rows just old enough to be deleted, with functions that count them."""
 
 YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
-    "a reply": (StoreReply(a_reply(created_at=BEFORE)), OLD["a reply"][1]),
-    "a dead session": (PutSession(evolve(_DEAD, expires_at=BEFORE)), OLD["a dead session"][1]),
+    "a reply": (Insert(a_reply(created_at=BEFORE)), OLD["a reply"][1]),
+    "a dead session": (Insert(evolve(_DEAD, expires_at=BEFORE)), OLD["a dead session"][1]),
     "an open session that has expired long ago": (
-        PutSession(a_session(expires_at=BEFORE - 1_000 * SECOND)),
+        Insert(a_session(expires_at=BEFORE - 1_000 * SECOND)),
         OLD["a dead session"][1],
     ),
-    "a count of starts": (AddRateLimit(_WINDOW), OLD["a count of starts"][1]),
+    "a count of starts": (Insert(_WINDOW), OLD["a count of starts"][1]),
     "a stream whose sink is there": (
-        AddSink(a_sink()),
+        Insert(a_sink()),
         lambda tx: len(tx.find(DueStreams(*a_sink().sink_name, 9), NOW)),
     ),
 }
@@ -99,7 +99,7 @@ class Retention(PersistenceCase):
         """Until its jobs are freed: the holder of a job must be known."""
         holder = evolve(_DEAD, expires_at=BEFORE - 1_000 * SECOND)
         is_held = state is JobState.LEASED
-        put(store, PutSession(holder))
+        put(store, Insert(holder))
         put_run(
             store, a_run(), a_job(state=state, session=holder.id if is_held else None, epoch=1, attempts=1)
         )

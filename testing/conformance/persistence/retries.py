@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, DeleteJobs, StoreReply, UpdateRun
+from holdfast.ports.changes import DeleteJobs, Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
@@ -45,7 +45,7 @@ class Retries(PersistenceCase):
 
     def test_what_is_returned_is_stored(self, store: Persistence) -> None:
         """When `transact` has returned, all transactions, queries and threads see the changes."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
         assert a_run() == store.read(FindRun(a_run().name))
         assert [a_run()] == query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
@@ -53,13 +53,13 @@ class Retries(PersistenceCase):
 
     def test_what_is_stored_is_seen_by_another_store(self, store: Persistence, other: Persistence) -> None:
         """On the same rows."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
         assert a_run() == the_run(other, a_key(1))
 
     def test_what_is_stored_outlives_the_store(self, store: Persistence, other: Persistence) -> None:
         """Closing it loses nothing."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
         store.close()
 
         assert a_run() == the_run(other, a_key(1))
@@ -77,12 +77,12 @@ class Retries(PersistenceCase):
             tx.lock(RUNS, [a_key(1)])
             tx.apply(
                 [
-                    CreateRun(a_run(2)),
-                    UpdateRun(a_run(status=RunStatus.FAILED)),
-                    AddJob(a_job(2, 1)),
+                    Insert(a_run(2)),
+                    Update(a_run(status=RunStatus.FAILED)),
+                    Insert(a_job(2, 1)),
                     DeleteJobs(a_key(1)),
-                    AppendHistory(a_row(1, 1)),
-                    StoreReply(a_reply()),
+                    Insert(a_row(1, 1)),
+                    Insert(a_reply()),
                 ]
             )
             raise error
@@ -100,7 +100,7 @@ class Retries(PersistenceCase):
 
     def test_an_error_before_any_change_goes_to_the_caller(self, store: Persistence) -> None:
         """And releases locks: the next transaction gets them."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
         def work(tx: Transaction) -> None:
             tx.lock(RUNS, [a_key(1)])
@@ -111,19 +111,19 @@ class Retries(PersistenceCase):
                 store.transact(work)
 
         assert [a_run()] == in_threads(1, lambda _: the_run(store, a_key(1)))
-        put(store, UpdateRun(a_run(last_row=1)))
+        put(store, Update(a_run(last_row=1)))
 
     def test_a_transaction_that_changes_nothing_ends(self, store: Persistence) -> None:
         """And releases locks."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
         for _ in range(20):
             query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
 
-        in_threads(2, lambda number: put(store, UpdateRun(a_run(last_row=number))))
+        in_threads(2, lambda number: put(store, Update(a_run(last_row=number))))
 
     def test_work_that_finds_the_row_of_a_conflict_goes_on_from_it(self, store: Persistence) -> None:
         """Get or create: the second attempt reads the row that the first one conflicted with."""
-        put(store, CreateRun(a_run(1, id="order")))
+        put(store, Insert(a_run(1, id="order")))
         tries: list[int] = []
 
         def get_or_create(tx: Transaction) -> str:
@@ -132,7 +132,7 @@ class Retries(PersistenceCase):
             found = tx.find(LatestRuns([RunName(NAMESPACE, "order")])) if len(tries) > 1 else ()
             if found:
                 return found[0].key
-            tx.apply([CreateRun(a_run(2, id="order"))])
+            tx.apply([Insert(a_run(2, id="order"))])
             return a_key(2)
 
         assert a_key(1) == store.transact(get_or_create)
@@ -150,7 +150,7 @@ class Retries(PersistenceCase):
         store = self.make_persistence()
         try:
             in_threads(4, lambda _: store.setup())
-            put(store, CreateRun(a_run()))
+            put(store, Insert(a_run()))
             assert a_run() == the_run(store, a_key(1))
         finally:
             store.close()

@@ -6,7 +6,7 @@ from itertools import product
 import attrs
 import pytest
 
-from holdfast.ports.changes import AddJob, CreateRun, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Persistence
@@ -35,8 +35,8 @@ class RunSearch(PersistenceCase):
 
     def test_runs_are_listed_newest_first(self, store: Persistence) -> None:
         """Those of one namespace, up to the limit; every field survives."""
-        put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
-        put(store, CreateRun(a_run(4, namespace="tenant-2")))
+        put(store, *(Insert(a_run(number)) for number in (3, 1, 2)))
+        put(store, Insert(a_run(4, namespace="tenant-2")))
 
         assert (a_run(3), a_run(2), a_run(1)) == store.read(ListRuns(EVERYTHING))
         assert (a_run(3), a_run(2)) == store.read(ListRuns(EVERYTHING, limit=2))
@@ -45,15 +45,15 @@ class RunSearch(PersistenceCase):
 
     def test_runs_are_listed_oldest_first_if_asked(self, store: Persistence) -> None:
         """The reverse order, up to the limit."""
-        put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
+        put(store, *(Insert(a_run(number)) for number in (3, 1, 2)))
 
         assert (a_run(1), a_run(2), a_run(3)) == store.read(ListRuns(EVERYTHING, oldest_first=True))
         assert (a_run(1),) == store.read(ListRuns(EVERYTHING, oldest_first=True, limit=1))
 
     def test_runs_are_in_the_order_of_their_creation_and_then_of_their_keys(self, store: Persistence) -> None:
         """A key does not decide, because its clock may be ahead; keys break ties."""
-        put(store, CreateRun(a_run(9, created_at=NOW)), CreateRun(a_run(1, created_at=NOW + 1)))
-        put(store, CreateRun(a_run(2, created_at=NOW + 1)), CreateRun(a_run(3, created_at=-1)))
+        put(store, Insert(a_run(9, created_at=NOW)), Insert(a_run(1, created_at=NOW + 1)))
+        put(store, Insert(a_run(2, created_at=NOW + 1)), Insert(a_run(3, created_at=-1)))
 
         assert [a_key(2), a_key(1), a_key(9), a_key(3)] == keys(store, ListRuns(EVERYTHING))
         assert [a_key(3), a_key(9), a_key(1), a_key(2)] == keys(
@@ -62,9 +62,9 @@ class RunSearch(PersistenceCase):
 
     def test_runs_are_listed_by_workflow_and_status(self, store: Persistence) -> None:
         """By both if both are given."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2, workflow="users")))
-        put(store, CreateRun(a_run(3, status=RunStatus.FAILED)))
-        put(store, CreateRun(a_run(4, workflow="users", status=RunStatus.FAILED)))
+        put(store, Insert(a_run(1)), Insert(a_run(2, workflow="users")))
+        put(store, Insert(a_run(3, status=RunStatus.FAILED)))
+        put(store, Insert(a_run(4, workflow="users", status=RunStatus.FAILED)))
 
         def listed(workflow: str | None, *statuses: RunStatus) -> list[str]:
             which = RunFilter(namespace=NAMESPACE, workflow=workflow, statuses=frozenset(statuses))
@@ -79,7 +79,7 @@ class RunSearch(PersistenceCase):
     def test_runs_of_several_statuses_are_listed_in_one_order(self, store: Persistence) -> None:
         """Any statuses; up to the limit over all of them."""
         runs = [a_run(number, status=status) for number, status in enumerate([*RunStatus, *RunStatus])]
-        put(store, *map(CreateRun, runs))
+        put(store, *map(Insert, runs))
         for wanted in (
             {RunStatus.FAILED, RunStatus.BLOCKED},
             {RunStatus.COMPLETED, RunStatus.PENDING, RunStatus.CANCELLED},
@@ -92,8 +92,8 @@ class RunSearch(PersistenceCase):
 
     def test_a_run_is_listed_by_the_status_that_it_has_now(self, store: Persistence) -> None:
         """And not by the one that it was created with."""
-        put(store, CreateRun(with_attributes(1, who="me")))
-        put(store, UpdateRun(a_run(1, status=RunStatus.COMPLETED, attributes=canonical({"who": "me"}))))
+        put(store, Insert(with_attributes(1, who="me")))
+        put(store, Update(a_run(1, status=RunStatus.COMPLETED, attributes=canonical({"who": "me"}))))
 
         for attributes in ((), (("who", "me"),)):
             for status, found in ((RunStatus.RUNNING, []), (RunStatus.COMPLETED, [a_key(1)])):
@@ -102,7 +102,7 @@ class RunSearch(PersistenceCase):
 
     def test_runs_of_a_span_of_time_are_listed(self, store: Persistence) -> None:
         """Including its start, excluding its end."""
-        put(store, *(CreateRun(a_run(number, created_at=NOW + number)) for number in range(5)))
+        put(store, *(Insert(a_run(number, created_at=NOW + number)) for number in range(5)))
 
         def listed(first: int | None, end: int | None) -> list[str]:
             which = RunFilter(
@@ -119,9 +119,9 @@ class RunSearch(PersistenceCase):
 
     def test_runs_are_listed_by_what_they_were_started_with(self, store: Persistence) -> None:
         """Names and texts match exactly, and all must match; a run may have further ones."""
-        put(store, CreateRun(with_attributes(1, who="me", what="x")), CreateRun(with_attributes(2, who="me")))
-        put(store, CreateRun(with_attributes(3, who="Me")), CreateRun(with_attributes(4, what="me")))
-        put(store, CreateRun(a_run(5)), CreateRun(a_run(6, namespace="tenant-2", attributes='{"who":"me"}')))
+        put(store, Insert(with_attributes(1, who="me", what="x")), Insert(with_attributes(2, who="me")))
+        put(store, Insert(with_attributes(3, who="Me")), Insert(with_attributes(4, what="me")))
+        put(store, Insert(a_run(5)), Insert(a_run(6, namespace="tenant-2", attributes='{"who":"me"}')))
 
         def listed(**attributes: str) -> list[str]:
             return keys(store, ListRuns(RunFilter(namespace=NAMESPACE, attributes=tuple(attributes.items()))))
@@ -134,7 +134,7 @@ class RunSearch(PersistenceCase):
     def test_attributes_may_be_any_texts(self, store: Persistence, what: str) -> None:
         """Of any length, in names as in texts."""
         text = {**TEXTS, "long": "x" * 20_000, "nul": "\0"}[what]
-        put(store, CreateRun(with_attributes(1, name=text)), CreateRun(with_attributes(2, **{text: "text"})))
+        put(store, Insert(with_attributes(1, name=text)), Insert(with_attributes(2, **{text: "text"})))
 
         for pair, number in ((("name", text), 1), ((text, "text"), 2)):
             which = RunFilter(namespace=NAMESPACE, attributes=(pair,))
@@ -145,7 +145,7 @@ class RunSearch(PersistenceCase):
     def test_attributes_that_are_no_texts_find_nothing(self, store: Persistence, attributes: str) -> None:
         """They are stored as they are and disturb no query."""
         run = a_run(1, attributes=attributes)
-        put(store, CreateRun(run))
+        put(store, Insert(run))
 
         assert (run,) == store.read(ListRuns(EVERYTHING))
         for pair in (("a", "1"), ("b", "null"), ("a", "")):
@@ -164,7 +164,7 @@ class RunSearch(PersistenceCase):
             )
             for number in range(60)
         ]
-        put(store, *map(CreateRun, runs))
+        put(store, *map(Insert, runs))
         combinations = product(
             (None, "w0"),
             (frozenset[RunStatus](), frozenset({RunStatus.FAILED}), frozenset(statuses[1:])),
@@ -227,7 +227,7 @@ class RunSearch(PersistenceCase):
                 attributes=canonical({"odd": str(number % 2)}),
             )
 
-        put(store, *(CreateRun(a_new_run(number)) for number in range(1, 26)))
+        put(store, *(Insert(a_new_run(number)) for number in range(1, 26)))
         seen: list[str] = []
         after = None
         for extra in range(101, 121, 2):
@@ -236,7 +236,7 @@ class RunSearch(PersistenceCase):
             if len(page) < 4:
                 break
             after = page[-1].place
-            put(store, CreateRun(a_new_run(extra)))
+            put(store, Insert(a_new_run(extra)))
 
         old = [a_key(number) for number in range(1, 26, 2)]
         assert len(seen) == len(set(seen))
@@ -246,8 +246,8 @@ class RunSearch(PersistenceCase):
         self, store: Persistence
     ) -> None:
         """The run at that place may have another status by then, or be deleted."""
-        put(store, *(CreateRun(a_run(number)) for number in (1, 2, 4)))
-        put(store, UpdateRun(a_run(2, status=RunStatus.FAILED)))
+        put(store, *(Insert(a_run(number)) for number in (1, 2, 4)))
+        put(store, Update(a_run(2, status=RunStatus.FAILED)))
         running = RunFilter(namespace=NAMESPACE, statuses=frozenset({RunStatus.RUNNING}))
 
         assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(2).place))
@@ -260,11 +260,11 @@ class RunSearch(PersistenceCase):
         """Sleeping and limited jobs wait; so does a running run without jobs."""
         states = [JobState.SLEEPING, JobState.LIMITED, JobState.QUEUED]
         for number, state in enumerate(states, 1):
-            put(store, CreateRun(a_run(number)), AddJob(a_job(number, state=state)))
-        put(store, CreateRun(a_run(4)), CreateRun(a_run(5, status=RunStatus.PAUSED)))
-        put(store, AddJob(a_job(4, 1, state=JobState.SLEEPING)), AddJob(a_job(4, 2)))
-        put(store, CreateRun(a_run(6)), AddJob(a_leased_job(6, session="s")))
-        put(store, CreateRun(a_run(7)))
+            put(store, Insert(a_run(number)), Insert(a_job(number, state=state)))
+        put(store, Insert(a_run(4)), Insert(a_run(5, status=RunStatus.PAUSED)))
+        put(store, Insert(a_job(4, 1, state=JobState.SLEEPING)), Insert(a_job(4, 2)))
+        put(store, Insert(a_run(6)), Insert(a_leased_job(6, session="s")))
+        put(store, Insert(a_run(7)))
         waiting = attrs.evolve(EVERYTHING, waiting=True)
 
         for which in (waiting, attrs.evolve(waiting, statuses=frozenset({RunStatus.RUNNING}))):
@@ -277,13 +277,13 @@ class RunSearch(PersistenceCase):
         """A count subtracts older generations: only those that it has counted before."""
         put(
             store,
-            CreateRun(a_run(1, id="a")),
-            CreateRun(a_run(2, id="a", generation=2)),
-            CreateRun(a_run(3, id="b")),
-            CreateRun(a_run(4, id="b", generation=2)),
-            CreateRun(a_run(5, id="c")),
+            Insert(a_run(1, id="a")),
+            Insert(a_run(2, id="a", generation=2)),
+            Insert(a_run(3, id="b")),
+            Insert(a_run(4, id="b", generation=2)),
+            Insert(a_run(5, id="c")),
         )
-        put(store, AddJob(a_job(3)), AddJob(a_job(4)))
+        put(store, Insert(a_job(3)), Insert(a_job(4)))
         newest = attrs.evolve(EVERYTHING, waiting=True, newest=True)
 
         assert [a_key(5), a_key(2)] == keys(store, ListRuns(newest))
@@ -295,15 +295,15 @@ class RunSearch(PersistenceCase):
         who = canonical({"who": "me"})
         put(
             store,
-            CreateRun(a_run(1, id="a", status=failed, attributes=who)),
-            CreateRun(a_run(2, id="b", status=failed)),
+            Insert(a_run(1, id="a", status=failed, attributes=who)),
+            Insert(a_run(2, id="b", status=failed)),
         )
-        put(store, CreateRun(a_run(3, id="a", generation=2, status=failed, attributes=who)))
+        put(store, Insert(a_run(3, id="a", generation=2, status=failed, attributes=who)))
         put(
             store,
-            CreateRun(a_run(4, id="a", generation=3, workflow="other", attributes=who)),
-            CreateRun(a_run(5, id="a", namespace="tenant-2", status=failed, attributes=who)),
-            CreateRun(a_run(6, id="c", generation=2, status=failed)),
+            Insert(a_run(4, id="a", generation=3, workflow="other", attributes=who)),
+            Insert(a_run(5, id="a", namespace="tenant-2", status=failed, attributes=who)),
+            Insert(a_run(6, id="c", generation=2, status=failed)),
         )
         newest = attrs.evolve(EVERYTHING, newest=True)
         of_me = attrs.evolve(newest, attributes=(("who", "me"),))
@@ -326,9 +326,9 @@ class RunSearch(PersistenceCase):
 
     def test_runs_are_counted_by_status(self, store: Persistence) -> None:
         """Those of the filter, any number of them; statuses without runs are left out."""
-        put(store, *(CreateRun(a_run(number)) for number in range(120)))
-        put(store, *(CreateRun(a_run(number, status=RunStatus.FAILED)) for number in range(120, 123)))
-        put(store, CreateRun(a_run(123, namespace="tenant-2", status=RunStatus.PAUSED)))
+        put(store, *(Insert(a_run(number)) for number in range(120)))
+        put(store, *(Insert(a_run(number, status=RunStatus.FAILED)) for number in range(120, 123)))
+        put(store, Insert(a_run(123, namespace="tenant-2", status=RunStatus.PAUSED)))
 
         found = store.read(CountRuns(EVERYTHING))
 
@@ -339,7 +339,7 @@ class RunSearch(PersistenceCase):
     @pytest.mark.parametrize("text", ["nul \0", "half \ud800"])
     def test_no_run_is_found_by_a_text_that_can_not_be_stored(self, store: Persistence, text: str) -> None:
         """Such a query is not an error."""
-        put(store, CreateRun(with_attributes(1, who="me")))
+        put(store, Insert(with_attributes(1, who="me")))
         for which in (
             RunFilter(namespace=text),
             RunFilter(namespace=NAMESPACE, workflow=text),

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf, NodeRowsOf
 from holdfast.ports.queries.outbox import StreamRows, StreamStart
@@ -78,26 +78,26 @@ class RunReads(PersistenceCase):
     def test_a_run_is_read_as_it_was_stored(self, store: Persistence) -> None:
         """Every field survives."""
         assert not [field.name for field in attrs.fields(Run) if getattr(FULL_RUN, field.name) is None]
-        put(store, CreateRun(FULL_RUN))
+        put(store, Insert(FULL_RUN))
 
         assert query(store, lambda tx: tx.lock(RUNS, [FULL_RUN.key])) == [FULL_RUN]
 
     def test_what_a_run_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
         assert [a_run()] == query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
         assert (a_run().parent, a_run().close_policy, a_run().children) == (None, ClosePolicy.CANCEL, 0)
 
     def test_what_is_unread_of_a_run_changes_with_its_rows(self, store: Persistence) -> None:
         """The mailbox changes with a new message, and with its receipt."""
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
         for number, unread in ((1, '{"unread":[[1,1]]}'), (2, '{"unread":[[1,2]]}'), (3, None)):
             run = a_run(last_row=number, updated_at=number, mailbox=unread)
 
             def work(tx: Transaction, run: Run = run) -> None:
                 tx.lock(RUNS, [run.key])
-                tx.apply([UpdateRun(run)])
+                tx.apply([Update(run)])
 
             store.transact(work)
             assert query(store, lambda tx: tx.lock(RUNS, [a_key(1)])) == [run]
@@ -107,8 +107,8 @@ class RunReads(PersistenceCase):
         self, store: Persistence, policy: ClosePolicy
     ) -> None:
         """It comes back as a member of its enumeration, also after a change."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2, close_policy=policy)))
-        put(store, UpdateRun(a_run(1, close_policy=policy, parent="k.1", children=3)))
+        put(store, Insert(a_run(1)), Insert(a_run(2, close_policy=policy)))
+        put(store, Update(a_run(1, close_policy=policy, parent="k.1", children=3)))
 
         updated, created = query(store, lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))
 
@@ -118,7 +118,7 @@ class RunReads(PersistenceCase):
     @pytest.mark.parametrize("status", RunStatus)
     def test_every_status_is_read_as_it_was_stored(self, store: Persistence, status: RunStatus) -> None:
         """It comes back as a member of its enumeration."""
-        put(store, CreateRun(a_run(status=status)))
+        put(store, Insert(a_run(status=status)))
 
         (run,) = query(store, lambda tx: tx.lock(RUNS, [a_key(1)]))
 
@@ -127,7 +127,7 @@ class RunReads(PersistenceCase):
     def test_many_runs_are_read_at_once(self, store: Persistence) -> None:
         """A thousand runs in one call."""
         runs = [a_run(number) for number in range(1_000)]
-        put(store, *map(CreateRun, runs))
+        put(store, *map(Insert, runs))
 
         found = query(store, lambda tx: tx.lock(RUNS, {run.key for run in runs}))
 
@@ -135,7 +135,7 @@ class RunReads(PersistenceCase):
 
     def test_a_run_that_does_not_exist_is_not_in_the_answer(self, store: Persistence) -> None:
         """Unknown keys are left out."""
-        put(store, CreateRun(a_run(1)))
+        put(store, Insert(a_run(1)))
 
         assert [a_run(1)] == query(store, lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))
         assert query(store, lambda tx: tx.lock(RUNS, [a_key(2)])) == []
@@ -151,14 +151,14 @@ class RunReads(PersistenceCase):
 
     def test_where_a_run_comes_from_stays_when_it_goes_on(self, store: Persistence) -> None:
         """An update leaves it as it is."""
-        put(store, CreateRun(FULL_RUN))
-        put(store, UpdateRun(attrs.evolve(FULL_RUN, last_row=13)))
+        put(store, Insert(FULL_RUN))
+        put(store, Update(attrs.evolve(FULL_RUN, last_row=13)))
 
         assert [attrs.evolve(FULL_RUN, last_row=13)] == query(store, lambda tx: tx.lock(RUNS, [FULL_RUN.key]))
 
     def test_what_a_history_has_about_nodes_is_counted_by_type(self, store: Persistence) -> None:
         """First row, last row and number; rows without a stage do not count, nor do those of other runs."""
-        put(store, *(CreateRun(a_run(run)) for run in (1, 2, 3)))
+        put(store, *(Insert(a_run(run)) for run in (1, 2, 3)))
         rows = [
             a_row(1, 1, type="run.created"),
             a_row(1, 2, type="stage.retrying", node="check"),
@@ -169,7 +169,7 @@ class RunReads(PersistenceCase):
             a_completed_row(2, 1, node="check"),
             a_completed_row(3, 1, node="check"),
         ]
-        put(store, *map(AppendHistory, rows))
+        put(store, *map(Insert, rows))
 
         expected = {
             NodeRows(a_key(1), "check", "stage.retrying", 2, 2, 1),
@@ -186,9 +186,9 @@ class RunReads(PersistenceCase):
 
     def test_rows_of_a_history_are_read_by_number(self, store: Persistence) -> None:
         """Of many runs at once, ascending; missing ones are left out."""
-        put(store, *(CreateRun(a_run(run)) for run in (1, 2)))
+        put(store, *(Insert(a_run(run)) for run in (1, 2)))
         rows = {(run, number): a_completed_row(run, number) for run in (1, 2) for number in (1, 2, 3)}
-        put(store, *map(AppendHistory, rows.values()))
+        put(store, *map(Insert, rows.values()))
 
         wanted = [(a_key(2), 1), (a_key(1), 3), (a_key(1), 1), (a_key(1), 4), (a_key(1), 0), (a_key(3), 1)]
         found = query(store, lambda tx: tx.get(HISTORY, wanted))
@@ -197,9 +197,9 @@ class RunReads(PersistenceCase):
 
     def test_rows_of_a_history_that_begins_later_are_read_by_number(self, store: Persistence) -> None:
         """A fork may start its history after the rows that it keeps of other generations."""
-        put(store, CreateRun(a_run(1, last_row=9, inherited=f'[["{a_key(7)}",6]]')))
+        put(store, Insert(a_run(1, last_row=9, inherited=f'[["{a_key(7)}",6]]')))
         rows = [a_row(1, number) for number in (7, 8, 9)]
-        put(store, *map(AppendHistory, rows))
+        put(store, *map(Insert, rows))
 
         wanted = [(a_key(1), number) for number in (1, 3, 6, 7, 9, 10)]
 
@@ -215,15 +215,15 @@ class RunReads(PersistenceCase):
         """Older generations are left out."""
         old = a_run(1, id="order", status=RunStatus.FAILED)
         new = a_run(2, id="order", generation=2)
-        put(store, CreateRun(old))
-        put(store, CreateRun(new))
+        put(store, Insert(old))
+        put(store, Insert(new))
 
         assert [new] == query(store, lambda tx: tx.find(LatestRuns([RunName(NAMESPACE, "order")])))
 
     def test_the_newest_generation_is_the_highest_number(self, store: Persistence) -> None:
         """Generation 10 is newer than generation 9."""
         for generation in range(1, 11):
-            put(store, CreateRun(a_run(generation, id="order", generation=generation)))
+            put(store, Insert(a_run(generation, id="order", generation=generation)))
 
         (run,) = query(store, lambda tx: tx.find(LatestRuns([RunName(NAMESPACE, "order")])))
 
@@ -231,9 +231,9 @@ class RunReads(PersistenceCase):
 
     def test_an_older_generation_that_is_updated_is_not_the_newest(self, store: Persistence) -> None:
         """Even if it was written last."""
-        put(store, CreateRun(a_run(1, id="order")))
-        put(store, CreateRun(a_run(2, id="order", generation=2)))
-        put(store, UpdateRun(a_run(1, id="order", status=RunStatus.CANCELLED)))
+        put(store, Insert(a_run(1, id="order")))
+        put(store, Insert(a_run(2, id="order", generation=2)))
+        put(store, Update(a_run(1, id="order", status=RunStatus.CANCELLED)))
 
         (run,) = query(store, lambda tx: tx.find(LatestRuns([RunName(NAMESPACE, "order")])))
 
@@ -241,15 +241,15 @@ class RunReads(PersistenceCase):
 
     def test_several_names_are_looked_up_at_once(self, store: Persistence) -> None:
         """Unknown names are left out."""
-        put(store, CreateRun(a_run(1, id="a")), CreateRun(a_run(2, id="b")), CreateRun(a_run(3, id="c")))
+        put(store, Insert(a_run(1, id="a")), Insert(a_run(2, id="b")), Insert(a_run(3, id="c")))
         names = [RunName(NAMESPACE, "c"), RunName(NAMESPACE, "a"), RunName(NAMESPACE, "nobody")]
 
         assert {"a", "c"} == {run.id for run in query(store, lambda tx: tx.find(LatestRuns(names)))}
 
     def test_a_name_is_a_namespace_and_an_id_together(self, store: Persistence) -> None:
         """A query for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
-        put(store, CreateRun(a_run(1, namespace="a", id="y")), CreateRun(a_run(2, namespace="b", id="x")))
-        put(store, CreateRun(a_run(3, namespace="a", id="x")))
+        put(store, Insert(a_run(1, namespace="a", id="y")), Insert(a_run(2, namespace="b", id="x")))
+        put(store, Insert(a_run(3, namespace="a", id="x")))
 
         found = query(store, lambda tx: tx.find(LatestRuns([RunName("a", "x"), RunName("b", "y")])))
 
@@ -258,7 +258,7 @@ class RunReads(PersistenceCase):
     def test_a_name_is_compared_letter_by_letter(self, store: Persistence) -> None:
         """Names that differ in case, accents or a trailing space are different names."""
         names = ["order", "Order", "ordér", "order "]
-        put(store, *(CreateRun(a_run(number, id=name)) for number, name in enumerate(names)))
+        put(store, *(Insert(a_run(number, id=name)) for number, name in enumerate(names)))
 
         for number, name in enumerate(names):
             found = query(store, partial(_named, name=name))
@@ -267,14 +267,14 @@ class RunReads(PersistenceCase):
     def test_active_runs_are_those_that_have_not_ended(self, store: Persistence) -> None:
         """Every status except the terminal ones is active."""
         runs = [a_run(number, status=status) for number, status in enumerate(RunStatus)]
-        put(store, *map(CreateRun, runs))
+        put(store, *map(Insert, runs))
 
         active = [run.key for run in runs if run.status not in TERMINAL]
         assert active == query(store, lambda tx: tx.find(ActiveRuns("", 100)))
 
     def test_active_runs_are_paged_by_key(self, store: Persistence) -> None:
         """The next page starts after the last key of this one; the order is ascending."""
-        put(store, *(CreateRun(a_run(number)) for number in (5, 3, 1, 4, 2)))
+        put(store, *(Insert(a_run(number)) for number in (5, 3, 1, 4, 2)))
 
         assert [a_key(1), a_key(2)] == query(store, lambda tx: tx.find(ActiveRuns("", 2)))
         assert [a_key(3), a_key(4)] == query(store, lambda tx: tx.find(ActiveRuns(a_key(2), 2)))
@@ -289,7 +289,7 @@ class RunReads(PersistenceCase):
 
     def test_a_run_without_a_job_is_unsound(self, store: Persistence) -> None:
         """A running run without a job can't continue."""
-        put(store, CreateRun(a_run(1, open_jobs=0)))
+        put(store, Insert(a_run(1, open_jobs=0)))
 
         assert [a_key(1)] == query(store, lambda tx: tx.find(IncompleteRuns([a_key(1)])))
 
@@ -299,7 +299,7 @@ class RunReads(PersistenceCase):
         put(
             store,
             *(
-                CreateRun(a_run(number, status=status, last_job=0, open_jobs=0))
+                Insert(a_run(number, status=status, last_job=0, open_jobs=0))
                 for number, status in enumerate(waits, 1)
             ),
         )
@@ -312,7 +312,7 @@ class RunReads(PersistenceCase):
         put_run(store, a_run(1), a_job(1, 1))
         put_run(store, a_run(2), a_job(2, 1))
         put_run(store, a_run(3), a_job(3, 1))
-        put(store, UpdateRun(a_run(1, open_jobs=2)), UpdateRun(a_run(2, open_jobs=0)))
+        put(store, Update(a_run(1, open_jobs=2)), Update(a_run(2, open_jobs=0)))
 
         assert {a_key(1), a_key(2)} == set(
             query(store, lambda tx: tx.find(IncompleteRuns([a_key(1), a_key(2), a_key(3)])))
@@ -322,9 +322,9 @@ class RunReads(PersistenceCase):
     def test_completed_stages_come_in_the_order_of_the_history(self, store: Persistence) -> None:
         """Completed stages and items, and no other row."""
         put_run(store, a_run(1), a_job(1, 1))
-        put(store, AppendHistory(a_row(1, 1, type="stage.retrying", node="read")))
-        put(store, AppendHistory(a_completed_row(1, 2, node="read")))
-        put(store, *(AppendHistory(a_completed_row(1, 3 + at, node="bill", item=9 - at)) for at in range(10)))
+        put(store, Insert(a_row(1, 1, type="stage.retrying", node="read")))
+        put(store, Insert(a_completed_row(1, 2, node="read")))
+        put(store, *(Insert(a_completed_row(1, 3 + at, node="bill", item=9 - at)) for at in range(10)))
 
         expected = [
             CompletedRow(a_key(1), 2, "read", None),
@@ -336,7 +336,7 @@ class RunReads(PersistenceCase):
         """Those of each run are in order; other runs are left out."""
         for number in (1, 2, 3):
             put_run(store, a_run(number), a_job(number, 1))
-            put(store, *(AppendHistory(a_completed_row(number, row, node=f"n{row}")) for row in (1, 2)))
+            put(store, *(Insert(a_completed_row(number, row, node=f"n{row}")) for row in (1, 2)))
 
         found = query(store, lambda tx: tx.find(NodeResults([a_key(3), a_key(1), a_key(4)])))
 
@@ -353,7 +353,7 @@ class RunReads(PersistenceCase):
                 a_row(run, number, type=type_, node="bill", item=9 - number)
                 for number, type_ in enumerate(types, 1)
             )
-            put(store, *map(AppendHistory, rows))
+            put(store, *map(Insert, rows))
 
         def noted_rows(*wanted: str) -> list[CompletedRow]:
             return query(store, lambda tx: tx.find(NodeResults([a_key(1), a_key(3), a_key(4)], types=wanted)))
@@ -371,15 +371,15 @@ class RunReads(PersistenceCase):
     def test_a_run_with_jobs_that_are_owed_beside_its_own_is_sound(self, store: Persistence) -> None:
         """Pending deliveries to others do not count as open jobs."""
         put_run(store, a_run(1), a_job(1, 1))
-        put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
+        put(store, Insert(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert query(store, lambda tx: tx.find(IncompleteRuns([a_key(1)]))) == []
 
     def test_a_run_whose_only_jobs_are_owed_is_unsound(self, store: Persistence) -> None:
         """They can't continue the run, whether its row counts them or not."""
         for run, open_jobs in ((1, 0), (2, 1)):
-            put(store, CreateRun(a_run(run, open_jobs=open_jobs, last_job=1)))
-            put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
+            put(store, Insert(a_run(run, open_jobs=open_jobs, last_job=1)))
+            put(store, Insert(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert [a_key(1), a_key(2)] == sorted(
             query(store, lambda tx: tx.find(IncompleteRuns([a_key(1), a_key(2)])))
@@ -387,8 +387,8 @@ class RunReads(PersistenceCase):
 
     def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
         """Whatever deliveries are pending."""
-        put(store, CreateRun(a_run(1, status=RunStatus.COMPLETED)))
-        put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
+        put(store, Insert(a_run(1, status=RunStatus.COMPLETED)))
+        put(store, Insert(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert query(store, lambda tx: tx.find(IncompleteRuns([a_key(1)]))) == []
 

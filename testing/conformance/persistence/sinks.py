@@ -4,16 +4,7 @@ from typing import Final
 
 from attrs import evolve
 
-from holdfast.ports.changes import (
-    AddSink,
-    AdvanceStreams,
-    AppendHistory,
-    CreateRun,
-    DeleteSink,
-    UpdateRun,
-    UpdateSink,
-    UpdateStream,
-)
+from holdfast.ports.changes import AdvanceStreams, Delete, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.outbox import (
     CountDeadLetters,
@@ -33,7 +24,7 @@ from holdfast.ports.searches import (
     SinksByName,
     UndeliveredHeads,
 )
-from holdfast.ports.tables import STREAMS
+from holdfast.ports.tables import SINKS, STREAMS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -60,7 +51,7 @@ def put_streams(store: Persistence, *streams: Stream) -> None:
         store,
         *(AdvanceStreams(StreamHead(sink=one.sink, run=one.run, head_row=1, at=NOW)) for one in streams),
     )
-    put(store, *map(UpdateStream, streams))
+    put(store, *map(Update, streams))
 
 
 def streams_of(store: Persistence, *runs: int, sink: str = "audit") -> list[Stream]:
@@ -92,7 +83,7 @@ class Sinks(PersistenceCase):
             error="OSError: \u00e9",
         )
         other = a_sink("audit", key="01OTHER", namespace="tenant-2")
-        put(store, AddSink(full), AddSink(plain), AddSink(other))
+        put(store, Insert(full), Insert(plain), Insert(other))
 
         assert sorted([plain, full, other], key=lambda sink: sink.key) == query(
             store, lambda tx: tx.find(AllSinks())
@@ -105,9 +96,9 @@ class Sinks(PersistenceCase):
 
     def test_sinks_are_changed_and_removed(self, store: Persistence) -> None:
         """Each by its key, also in the transaction that adds it."""
-        put(store, AddSink(a_sink("a")), AddSink(a_sink("b")), UpdateSink(a_sink("b", failures=1)))
-        put(store, UpdateSink(a_sink("a", failures=2)))
-        put(store, DeleteSink(a_sink("b").key), AddSink(a_sink("c")), DeleteSink(a_sink("c").key))
+        put(store, Insert(a_sink("a")), Insert(a_sink("b")), Update(a_sink("b", failures=1)))
+        put(store, Update(a_sink("a", failures=2)))
+        put(store, Delete(SINKS, a_sink("b").key), Insert(a_sink("c")), Delete(SINKS, a_sink("c").key))
 
         assert store.read(ListSinks(NAMESPACE)) == (a_sink("a", failures=2),)
 
@@ -162,13 +153,13 @@ class Sinks(PersistenceCase):
     def test_news_and_a_change_of_one_stream_come_to_both(self, store: Persistence) -> None:
         """A delivery's update does not overwrite an announcement in the same transaction."""
         put(store, an_advance())
-        put(store, UpdateStream(a_stream(1, delivered=1, due_at=None)), an_advance(1, 2, at=NOW + 7))
+        put(store, Update(a_stream(1, delivered=1, due_at=None)), an_advance(1, 2, at=NOW + 7))
 
         assert streams_of(store, 1) == [a_stream(1, head_row=2, delivered=1, due_at=NOW + 7)]
 
     def test_due_streams_come_longest_due_first(self, store: Persistence) -> None:
         """Only of that sink, and not before their time."""
-        put(store, AddSink(a_sink()), AddSink(a_sink("other")))
+        put(store, Insert(a_sink()), Insert(a_sink("other")))
         put_streams(store, *(a_stream(run, due_at=NOW + 10 - run) for run in range(1, 8)))
         put_streams(store, a_stream(8, "other"), a_stream(9, due_at=None), a_stream(10, due_at=NOW + 11))
 
@@ -180,7 +171,7 @@ class Sinks(PersistenceCase):
 
     def test_a_sink_that_is_to_be_left_alone_has_nothing_due(self, store: Persistence) -> None:
         """Until its retry time."""
-        put(store, AddSink(a_sink(retry_at=NOW + 5)), an_advance())
+        put(store, Insert(a_sink(retry_at=NOW + 5)), an_advance())
 
         assert due(store, NOW + 4) == []
         assert due(store, NOW + 5) == [a_key(1)]
@@ -190,7 +181,7 @@ class Sinks(PersistenceCase):
 
     def test_sinks_with_news_are_those_with_a_due_stream(self, store: Persistence) -> None:
         """Among the requested names."""
-        put(store, *(AddSink(a_sink(name)) for name in ("a", "b", "c", "d")))
+        put(store, *(Insert(a_sink(name)) for name in ("a", "b", "c", "d")))
         put(store, an_advance(sink="a"), an_advance(sink="b"), an_advance(sink="c", at=NOW + 1))
 
         assert store.read(SinksWithDueStreams(NAMESPACE, ("d", "c", "b"), NOW)) == ("b",)
@@ -199,7 +190,7 @@ class Sinks(PersistenceCase):
 
     def test_rows_of_streams_come_by_run_and_number_and_so_many_of_each(self, store: Persistence) -> None:
         """Starting after a given row."""
-        put(store, *(AppendHistory(a_row(run, number)) for run in (1, 2, 3) for number in range(1, 11)))
+        put(store, *(Insert(a_row(run, number)) for run in (1, 2, 3) for number in range(1, 11)))
         starts = (StreamStart(a_key(2), 8, NOW), StreamStart(a_key(1), 3, NOW), StreamStart(a_key(9), 1, NOW))
 
         found = store.read(StreamRows(starts, 4))
@@ -213,7 +204,7 @@ class Sinks(PersistenceCase):
     def test_rows_of_a_new_stream_begin_with_the_first_one_from_since_on(self, store: Persistence) -> None:
         """After that one, rows are included whatever their time."""
         instants = (NOW - 9, NOW - 1, NOW, NOW - 1, NOW + 1)
-        put(store, *(AppendHistory(a_row(1, number, at=at)) for number, at in enumerate(instants, 1)))
+        put(store, *(Insert(a_row(1, number, at=at)) for number, at in enumerate(instants, 1)))
 
         def numbers(since: int, limit: int = 10) -> list[int]:
             return [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 0, since),), limit))]
@@ -225,7 +216,7 @@ class Sinks(PersistenceCase):
 
     def test_dead_letters_are_the_parked_streams(self, store: Persistence) -> None:
         """By sink and run, page by page; optionally of one sink or run."""
-        put(store, AddSink(a_sink("b")), AddSink(a_sink("a")), *(CreateRun(a_run(run)) for run in (1, 2, 3)))
+        put(store, Insert(a_sink("b")), Insert(a_sink("a")), *(Insert(a_run(run)) for run in (1, 2, 3)))
         put_streams(
             store,
             *(
@@ -285,10 +276,10 @@ class Sinks(PersistenceCase):
 
     def test_what_sinks_have_not_heard_of_is_found(self, store: Persistence) -> None:
         """Runs updated since the sink's start, with rows beyond its stream."""
-        put(store, AddSink(a_sink(since=NOW + 3)), AddSink(a_sink("other")), AddSink(a_sink("third")))
+        put(store, Insert(a_sink(since=NOW + 3)), Insert(a_sink("other")), Insert(a_sink("third")))
         runs = [a_run(number, last_row=5) for number in range(1, 7)]
-        put(store, *map(CreateRun, runs), CreateRun(a_run(7)), CreateRun(a_run(8, namespace="tenant-2")))
-        put(store, UpdateRun(evolve(runs[0], updated_at=NOW + 100)))
+        put(store, *map(Insert, runs), Insert(a_run(7)), Insert(a_run(8, namespace="tenant-2")))
+        put(store, Update(evolve(runs[0], updated_at=NOW + 100)))
         put(store, an_advance(4, 5), an_advance(5, 4), an_advance(6, 6))
         keys = [a_key(number) for number in range(1, 9)]
 
@@ -308,7 +299,7 @@ class Sinks(PersistenceCase):
 
     def test_streams_of_sinks_that_are_no_more_are_pruned(self, store: Persistence) -> None:
         """And no others."""
-        put(store, AddSink(a_sink()), an_advance(1), an_advance(1, sink="gone"), an_advance(2, sink="gone"))
+        put(store, Insert(a_sink()), an_advance(1), an_advance(1, sink="gone"), an_advance(2, sink="gone"))
 
         assert store.prune(NOW - SECOND) == 2
         assert streams_of(store, 1) == [a_stream(1)]

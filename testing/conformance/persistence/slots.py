@@ -5,14 +5,7 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import (
-    AddConcurrencyLimit,
-    AddRateLimit,
-    Change,
-    CreateRun,
-    UpdateRateLimit,
-    UpdateRun,
-)
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.job import Job, JobState
@@ -74,7 +67,7 @@ def place(key: str = "k", namespace: str = NAMESPACE) -> SlotPlace:
 
 def put_runs(store: Persistence, *runs: Run) -> None:
     """Store runs."""
-    put(store, *map(CreateRun, runs))
+    put(store, *map(Insert, runs))
 
 
 class Slots(PersistenceCase):
@@ -205,13 +198,13 @@ class Slots(PersistenceCase):
     def test_counts_of_starts_are_kept_as_they_are(self, store: Persistence, lock: bool) -> None:
         """Added once, then updated; returned in the order of their names."""
         a, b = a_window("a"), evolve(a_window("b"), starts="[[1,2]]", wakes_at=NOW + 1)
-        put(store, AddRateLimit(b), AddRateLimit(a))
+        put(store, Insert(b), Insert(a))
         changed = evolve(a, starts="[[3,4],[5,6]]", wakes_at=None, updated_at=NOW + 7)
         put(
             store,
-            UpdateRateLimit(changed),
-            AddRateLimit(a_window("c")),
-            UpdateRateLimit(evolve(a_window("c"), wakes_at=3)),
+            Update(changed),
+            Insert(a_window("c")),
+            Update(evolve(a_window("c"), wakes_at=3)),
         )
 
         def found(*names: str) -> Sequence[RateWindow]:
@@ -222,7 +215,7 @@ class Slots(PersistenceCase):
         assert found("c") == [evolve(a_window("c"), wakes_at=3)]
         assert found() == []
         with pytest.raises(ConflictError):
-            put(store, AddRateLimit(a_window("a")))
+            put(store, Insert(a_window("a")))
 
     def test_no_more_start_than_are_counted(self, store: Persistence) -> None:
         """Not even in a new window: of its concurrent creators all but one retry."""
@@ -238,7 +231,7 @@ class Slots(PersistenceCase):
 
     def test_counts_that_are_old_are_pruned(self, store: Persistence) -> None:
         """Windows last changed before the instant."""
-        put(store, AddRateLimit(a_window("old")), AddRateLimit(evolve(a_window("new"), updated_at=NOW + 1)))
+        put(store, Insert(a_window("old")), Insert(evolve(a_window("new"), updated_at=NOW + 1)))
         assert store.prune(NOW + 1) == 1
 
         names = [RateName(NAMESPACE, name) for name in ("old", "new")]
@@ -249,7 +242,7 @@ class Slots(PersistenceCase):
         """It is found, counted and locked exactly."""
         put_runs(store, pending(1, text), under_way(2, text))
         slot = run_slot(NAMESPACE, text)
-        put(store, AddConcurrencyLimit(slot))
+        put(store, Insert(slot))
 
         assert query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.RUNS, {place(text)}))) == [
             WaitedFor(place(text), 1, 1)
@@ -260,7 +253,7 @@ class Slots(PersistenceCase):
     def test_slots_that_are_there_are_given_in_order(self, store: Persistence) -> None:
         """Missing ones are left out, repeated ones appear once."""
         names = [run_slot(NAMESPACE, "b"), run_slot(NAMESPACE, "a"), stage_slot(NAMESPACE, "a")]
-        put(store, *map(AddConcurrencyLimit, names))
+        put(store, *map(Insert, names))
 
         wanted = [*names, run_slot(OTHER, "a"), SlotName(NAMESPACE, "a")]
         assert query(store, lambda tx: tx.lock(SLOTS, wanted)) == sorted(names)
@@ -323,8 +316,8 @@ def _counted(tx: Transaction) -> list[Change]:
     """Count one more start, as the kernel does."""
     found = tx.lock(RATES, [RateName(NAMESPACE, "a")])
     if not found:
-        return [AddRateLimit(evolve(a_window("a"), starts="1"))]
-    return [UpdateRateLimit(evolve(found[0], starts=str(int(found[0].starts) + 1)))]
+        return [Insert(evolve(a_window("a"), starts="1"))]
+    return [Update(evolve(found[0], starts=str(int(found[0].starts) + 1)))]
 
 
 def _let_in(tx: Transaction, limit: int) -> list[Change]:
@@ -332,7 +325,7 @@ def _let_in(tx: Transaction, limit: int) -> list[Change]:
     slot = run_slot(NAMESPACE, "k")
     candidates = tx.find(FirstPendingRuns([(place(), 1)]))
     runs = [run for run in tx.lock(RUNS, candidates) if run.status is RunStatus.PENDING]
-    add: list[Change] = [] if tx.lock(SLOTS, [slot]) else [AddConcurrencyLimit(slot)]
+    add: list[Change] = [] if tx.lock(SLOTS, [slot]) else [Insert(slot)]
     if not runs or tx.find(UsedSlots(Waiting.RUNS, {place()}))[place()] >= limit:
         return []
-    return [*add, *(UpdateRun(evolve(run, status=RunStatus.RUNNING, last_job=1)) for run in runs)]
+    return [*add, *(Update(evolve(run, status=RunStatus.RUNNING, last_job=1)) for run in runs)]

@@ -5,11 +5,12 @@ from typing import Final
 
 import pytest
 
-from holdfast.ports.changes import CreateRun, DeleteJob, UpdateJob
+from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.ports.searches import DueJobs, ExternalJobs, StageJobs
+from holdfast.ports.tables import JOBS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, put_run, query
 
@@ -86,7 +87,7 @@ class Suspensions(PersistenceCase):
         """Even if it has no jobs. Generation 10 is newer than generation 2."""
         put_run(store, a_run(9, id="order"), a_job(9, 1, kind=JobKind.POLL))
         assert self._of_stage(store, "bill") == [JobKey(a_key(9), 1)]
-        put(store, CreateRun(a_run(10, id="order", generation=2)))
+        put(store, Insert(a_run(10, id="order", generation=2)))
         assert self._of_stage(store, "bill") == []
 
         put_run(store, a_run(20, id="order", generation=10), a_job(20, 1, kind=JobKind.POLL))
@@ -141,8 +142,8 @@ class Suspensions(PersistenceCase):
     def test_what_is_found_follows_every_change(self, store: Persistence) -> None:
         """When a check is added, given another key, or deleted."""
         put_run(store, a_run(1, id="order"), _check(1, 1), _check(1, 2), a_job(1, 3))
-        put(store, UpdateJob(_check(1, 1, key="other")), DeleteJob(JobKey(a_key(1), 2)))
-        put(store, UpdateJob(_check(1, 3)))
+        put(store, Update(_check(1, 1, key="other")), Delete(JOBS, JobKey(a_key(1), 2)))
+        put(store, Update(_check(1, 3)))
 
         assert _external(store, "work") == [JobKey(a_key(1), 3)]
         assert _external(store, "other") == [JobKey(a_key(1), 1)]
@@ -180,11 +181,11 @@ class Suspensions(PersistenceCase):
         put_jobs(store, waiting, a_job(2, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=0))
         assert self._due(store, None, 10) == self._due(store, JobKind.CHILD, 10) == [a_key(2)]
 
-        put(store, UpdateJob(a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=NOW)))
+        put(store, Update(a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=NOW)))
         assert self._due(store, JobKind.CHILD, 10) == [a_key(2), a_key(1)]
-        put(store, UpdateJob(waiting), DeleteJob(JobKey(a_key(2), 1)))
+        put(store, Update(waiting), Delete(JOBS, JobKey(a_key(2), 1)))
         assert self._due(store, None, 10) == []
-        put(store, DeleteJob(waiting.key))
+        put(store, Delete(JOBS, waiting.key))
         assert self._due(store, None, 10) == []
 
     def _of_stage(

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddJob, AddMapItems, AppendHistory, BlockRun, CreateRun, DeleteJobs
+from holdfast.ports.changes import BlockRun, DeleteJobs, Insert
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import UnreadableRows
 from holdfast.ports.records.job import JobState
@@ -30,9 +30,9 @@ class UnreadableRuns(PersistenceCase):
 
     def test_what_can_be_read_is_not_found(self, store: Persistence) -> None:
         """Nor are missing runs."""
-        put(store, CreateRun(FULL_RUN), AddJob(evolve(FULL_JOB, run=FULL_RUN.key)))
+        put(store, Insert(FULL_RUN), Insert(evolve(FULL_JOB, run=FULL_RUN.key)))
         put_run(store, a_run(8), a_job(8, 1))
-        put(store, AppendHistory(a_row(8, 1, data='{"a":[]}', payload=Payload(blob=f"t/s/e/1/{'a' * 64}"))))
+        put(store, Insert(a_row(8, 1, data='{"a":[]}', payload=Payload(blob=f"t/s/e/1/{'a' * 64}"))))
 
         assert store.read(UnreadableRows((FULL_RUN.key, a_key(8), a_key(9), "\0"))) == ()
         assert store.read(UnreadableRows(())) == ()
@@ -40,8 +40,8 @@ class UnreadableRuns(PersistenceCase):
     def test_each_column_that_can_not_be_read_is_found_once(self, store: Persistence) -> None:
         """With the reason; sorted by table, run and column; only of the requested runs."""
         put_run(store, a_run(1, progress="["), a_job(1, 1, input="{"), a_job(1, 2, input='["map"]'))
-        put(store, AppendHistory(a_row(1, 1, data="[]", payload=Payload(blob="no key"))))
-        put(store, AddMapItems(evolve(a_page(1), items="{")))
+        put(store, Insert(a_row(1, 1, data="[]", payload=Payload(blob="no key"))))
+        put(store, Insert(evolve(a_page(1), items="{")))
         put_run(store, a_run(2, progress="["))
 
         found = store.read(UnreadableRows((a_key(1),)))
@@ -57,7 +57,7 @@ class UnreadableRuns(PersistenceCase):
 
     def test_jobs_without_a_run_are_found(self, store: Persistence) -> None:
         """By the column that refers to the run."""
-        put(store, AddJob(a_job(5, 1)))
+        put(store, Insert(a_job(5, 1)))
 
         (found,) = store.read(UnreadableRows((a_key(5),)))
         assert found[:3] == ("holdfast_jobs", a_key(5), "run")
@@ -68,7 +68,7 @@ class UnreadableRuns(PersistenceCase):
     ) -> None:
         """The last row comes from the history, not from the row of the run."""
         put_run(store, a_run(1, progress="[", last_row=7))
-        put(store, AppendHistory(a_row(1, 1)), AppendHistory(a_row(1, 3)))
+        put(store, Insert(a_row(1, 1)), Insert(a_row(1, 3)))
         run = a_run(2)
         put_run(store, run)
 
@@ -97,7 +97,7 @@ class UnreadableRuns(PersistenceCase):
         put_run(store, a_run(2), a_job(2, 1))
         before = the_run(store, a_key(1))
 
-        put(store, AppendHistory(a_row(1, 4)), BlockRun(a_key(1), LATER, 4))
+        put(store, Insert(a_row(1, 4)), BlockRun(a_key(1), LATER, 4))
 
         expected = evolve(before, status=RunStatus.BLOCKED, updated_at=LATER, last_row=4)
         assert the_run(store, a_key(1)) == expected
@@ -119,7 +119,7 @@ class UnreadableRuns(PersistenceCase):
 
     def test_jobs_are_held_that_have_no_run(self, store: Persistence) -> None:
         """Only the jobs change."""
-        put(store, AddJob(a_job(5, 1)))
+        put(store, Insert(a_job(5, 1)))
 
         put(store, BlockRun(a_key(5), LATER, None))
 

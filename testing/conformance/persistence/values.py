@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AppendHistory, CreateRun, PutSession, StorePlan, UpdateJob
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun
@@ -49,9 +49,9 @@ class Values(PersistenceCase):
         """In the fields that hold user data."""
         text = TEXTS[what]
         run = a_run(1, progress=text, error=text, result=text)
-        put(store, CreateRun(run), StorePlan(a_plan(1, body=text)))
+        put(store, Insert(run), Insert(a_plan(1, body=text)))
         row = a_row(1, 1, payload=Payload(inline=text), data=text)
-        put(store, AppendHistory(row))
+        put(store, Insert(row))
 
         assert run == the_run(store, run.key)
         assert (row,) == store.read(HistoryOf(run.key))
@@ -62,7 +62,7 @@ class Values(PersistenceCase):
         """In the fields of search keys."""
         text = TEXTS[what]
         run = a_run(1, id=text, namespace=text)
-        put(store, CreateRun(run))
+        put(store, Insert(run))
 
         assert run == store.read(FindRun(run.name))
         assert [run] == query(store, lambda tx: tx.find(LatestRuns([run.name])))
@@ -70,10 +70,10 @@ class Values(PersistenceCase):
     @pytest.mark.parametrize("number", NUMBERS)
     def test_an_instant_comes_out_as_it_went_in(self, store: Persistence, number: int) -> None:
         """All 64 bits of it, in every table."""
-        put(store, CreateRun(a_run(1, created_at=number, updated_at=number, ended_at=number)))
-        put(store, AppendHistory(a_row(1, 1, at=number)), PutSession(a_session(1, opened_at=number)))
+        put(store, Insert(a_run(1, created_at=number, updated_at=number, ended_at=number)))
+        put(store, Insert(a_row(1, 1, at=number)), Insert(a_session(1, opened_at=number)))
         put_jobs(store, a_job(2, 1))
-        put(store, UpdateJob(a_job(2, 1, state=JobState.SLEEPING, wake_at=number, leased_at=number)))
+        put(store, Update(a_job(2, 1, state=JobState.SLEEPING, wake_at=number, leased_at=number)))
 
         run = the_run(store, a_key(1))
         assert (number, number, number) == (run.created_at, run.updated_at, run.ended_at)
@@ -101,7 +101,7 @@ class Values(PersistenceCase):
         text = '"' + "0123456789abcde\\u00e9" * (size // 21) + '"'
         row = a_row(1, 1, payload=Payload(inline=text))
         put_jobs(store, a_job())
-        put(store, AppendHistory(row))
+        put(store, Insert(row))
 
         (found,) = store.read(HistoryOf(a_key(1)))
 
@@ -113,6 +113,6 @@ class Values(PersistenceCase):
         full = a_row(1, 1, node="a", item=1, epoch=1, payload=Payload(inline="1"), data="{}")
         bare = a_row(1, 2)
         blob = evolve(full, number=3, item=None, payload=Payload(blob="b"))
-        put(store, *map(AppendHistory, (full, bare, blob)))
+        put(store, *map(Insert, (full, bare, blob)))
 
         assert (full, bare, blob) == store.read(HistoryOf(a_key(1)))

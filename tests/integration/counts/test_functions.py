@@ -9,6 +9,7 @@ from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.authoring.workflow_context import workflow_context
 from holdfast.kernel.commands import (
     Attempt,
     ChannelMessage,
@@ -55,6 +56,16 @@ async def chain(steps: int) -> int:
 
 
 @workflow
+async def chatty_chain(steps: int) -> int:
+    ctx, number = workflow_context(), 0
+    for turn in range(steps):
+        for line in range(1_000 // steps):
+            ctx.log("line", turn=turn, line=line)
+        number = await add(number)
+    return number
+
+
+@workflow
 async def chain_and_wait(steps: int) -> int:
     number = 0
     for _ in range(steps):
@@ -65,6 +76,23 @@ async def chain_and_wait(steps: int) -> int:
 @workflow
 async def nap() -> None:
     await sleep(timedelta(days=90))
+
+
+def test_a_thousand_log_lines_of_a_function_cost_no_commit(
+    open_engine: OpenEngine, statements: Statements
+) -> None:
+    engine, commits, stored = open_engine(chain, chatty_chain), list[int](), list[str]()
+    for call in (chain(FEW), chain(FEW), chatty_chain(FEW)):
+        engine.sync.start(call)
+        host = ServerlessHost(engine)
+        with statements.of() as counted:
+            assert host.process_available_jobs(max_jobs=1, concurrency=1).completed == 1
+        commits.append(counted.commits)
+        stored = [sql for sql in counted.sent.elements() if "INSERT INTO holdfast_attempt_output" in sql]
+    assert commits[1] == commits[2]
+    assert len(stored) <= FEW + 1
+    (run,) = engine.sync.runs(workflow="chatty_chain")
+    assert len(list(engine.sync.handle(chatty_chain, run.id).logs())) == 1_000
 
 
 @pytest.mark.parametrize("steps", [FEW, sized(20, 50)])

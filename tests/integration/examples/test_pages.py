@@ -352,6 +352,7 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "start",
         "list",
         "show",
+        "children",
         "wait",
         "logs",
         "annotate",

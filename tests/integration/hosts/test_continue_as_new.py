@@ -10,7 +10,6 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.functions import replay
-from holdfast.hosts.functions.published_values import published_values
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
@@ -390,7 +389,11 @@ async def test_what_it_shows_is_shown_until_something_else_is(open_engine: OpenE
                 assert await run.update(Desk.finish()) == shift
             # What a generation before has shown does not make the new one a replay of old code.
             assert await run.result() == [True, True]
-    assert [one.text for one in published_values(engine.core, handle.row())] == ["3", '"monday"']
+    published = handle.details().published
+    assert [(one.name, one.value and one.value.value) for one in published] == [
+        ("shift", 3),
+        ("since", "monday"),
+    ]
     sound(engine)
 
 

@@ -89,7 +89,7 @@ def test_a_run_that_failed_says_where_and_why(open_engine: OpenEngine) -> None:
 
     assert raised.value.error == "stage 'fail', attempt 1: ValueError: no 7"
     info = engine.sync.handle(FAILING, raised.value.run_id).info()
-    assert (info.status, info.error) == (RunStatus.FAILED, raised.value.error)
+    assert (info.status, info.end_cause) == (RunStatus.FAILED, raised.value.error)
 
 
 @pytest.mark.parametrize("how", ["cancel", "terminate"])

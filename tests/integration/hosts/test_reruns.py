@@ -159,7 +159,7 @@ def test_whoever_waits_for_a_generation_is_told_of_its_end(open_engine: OpenEngi
 
     assert "run again as generation 2: a typo" in str(told[0])
     old = run.info(generation=1)
-    assert (old.status, old.error) == (
+    assert (old.status, old.end_cause) == (
         RunStatus.CANCELLED,
         "terminated: it is run again as generation 2: a typo",
     )

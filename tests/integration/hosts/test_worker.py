@@ -11,7 +11,7 @@ import pytest
 from anyio import lowlevel, to_thread
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.attempt_runtime import BUFFERED_LINES_MAX
+from holdfast.hosts.execution.output_buffer import BUFFERED_LINES_MAX
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.decorators import each, stage

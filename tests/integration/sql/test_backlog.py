@@ -16,7 +16,7 @@ from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, StatementRunn
 from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.searches import searches_for
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
-from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.records.job import JobState
 from holdfast.ports.searches import ActiveRuns, ClaimableJobs, DueJobs, LostJobs, QueueClaim
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
@@ -55,7 +55,7 @@ def parameters(limit: int) -> dict[str, object]:
 
 def fill(store: SqlPersistence) -> None:
     store.transact(
-        lambda tx: tx.apply([CreateRun(a_run(1)), *(AddJob(a_job(1, number)) for number in range(1, 11))])
+        lambda tx: tx.apply([Insert(a_run(1)), *(Insert(a_job(1, number)) for number in range(1, 11))])
     )
 
 

@@ -7,21 +7,7 @@ import pytest
 from attrs import evolve
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import (
-    AddAttemptOutput,
-    AddJob,
-    AddLeader,
-    AddMapItems,
-    AppendHistory,
-    Change,
-    CreateRun,
-    DeleteJob,
-    PutSession,
-    StorePlan,
-    StoreReply,
-    UpdateJob,
-    UpdateRun,
-)
+from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
@@ -57,15 +43,15 @@ def everything(numbers: range) -> list[Change]:
     changes: list[Change] = []
     for number in numbers:
         changes += [
-            CreateRun(a_run(number)),
-            AddJob(a_job(number)),
-            AppendHistory(a_row(number)),
-            AddMapItems(a_page(number)),
-            StorePlan(a_plan(number)),
-            StoreReply(a_reply(f"key-{number}")),
-            PutSession(a_session(number)),
-            AddLeader(a_leader_lease(f"duty-{number}")),
-            AddAttemptOutput(a_note(number, number)),
+            Insert(a_run(number)),
+            Insert(a_job(number)),
+            Insert(a_row(number)),
+            Insert(a_page(number)),
+            Insert(a_plan(number)),
+            Insert(a_reply(f"key-{number}")),
+            Insert(a_session(number)),
+            Insert(a_leader_lease(f"duty-{number}")),
+            Insert(a_note(number, number)),
         ]
     return changes
 
@@ -87,11 +73,11 @@ def use_everything(numbers: range) -> Callable[[Transaction], None]:
                 len(numbers),
             )
         )
-        changes: list[Change] = [UpdateRun(evolve(run, last_row=2)) for run in found]
-        changes += [AppendHistory(a_row(run.key, 2)) for run in found]
+        changes: list[Change] = [Update(evolve(run, last_row=2)) for run in found]
+        changes += [Insert(a_row(run.key, 2)) for run in found]
         half = len(jobs) // 2
-        changes += [UpdateJob(evolve(job, attempts=1)) for job in jobs[:half]]
-        changes += [DeleteJob(job.key) for job in jobs[half:]]
+        changes += [Update(evolve(job, attempts=1)) for job in jobs[:half]]
+        changes += [Delete(JOBS, job.key) for job in jobs[half:]]
         tx.apply(changes)
 
     return work
@@ -147,7 +133,7 @@ def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
             [a_session(number).id for number in numbers],
         )
         assert len(runs) == len(jobs) == len(sessions) == 10
-        tx.apply([*map(UpdateRun, map(a_run, numbers)), *(DeleteJob(job.key) for job in jobs)])
+        tx.apply([*map(Update, map(a_run, numbers)), *(Delete(JOBS, job.key) for job in jobs)])
 
     store.transact(work)
 
@@ -173,11 +159,11 @@ def test_what_was_not_locked_is_looked_for_before_the_commit(
     """An update of a missing row changes nothing, which only the row count shows."""
     store = open_store(postgres_database)
     store.setup()
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
 
     def work(tx: Transaction) -> None:
         (run,) = tx.lock_attempts([a_key(1)], [], []).runs
-        tx.apply([UpdateRun(evolve(run, last_row=5)), UpdateRun(a_run(2))])
+        tx.apply([Update(evolve(run, last_row=5)), Update(a_run(2))])
 
     with pytest.raises(HoldfastError, match="1 rows of holdfast_runs were to be updated, and 0 are there"):
         store.transact(work)
@@ -195,7 +181,7 @@ def test_large_batches_are_stored_as_they_are(store: SqlPersistence) -> None:
     ]
     rows = [a_completed_row(1, number + 1, output=text) for number, text in enumerate(texts)]
     rows += [a_row(1, number, payload=Payload(blob="a/b")) for number in range(6, 500)]
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, reversed(rows))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1)), *map(Insert, reversed(rows))]))
 
     assert tuple(rows) == store.read(HistoryOf(a_key(1)))
 
@@ -215,9 +201,9 @@ def test_rows_are_stored_as_they_are_whether_they_are_alike_or_not(
         created[number] = evolve(created[number], deadline=7, queue="other")
         jobs[number] = evolve(jobs[number], wake_at=5, queue="other")
         rows[number] = evolve(rows[number], payload=Payload(blob="place"), data='"other"')
-    changes: list[Change] = [CreateRun(run) for run in created.values()]
-    changes += [AddJob(job) for job in jobs.values()]
-    changes += [AppendHistory(row) for row in rows.values()]
+    changes: list[Change] = [Insert(run) for run in created.values()]
+    changes += [Insert(job) for job in jobs.values()]
+    changes += [Insert(row) for row in rows.values()]
     store.transact(lambda tx: tx.apply(changes))
 
     keys = [run.key for run in created.values()]

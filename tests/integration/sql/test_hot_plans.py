@@ -18,17 +18,16 @@ from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.row_cache import versions_for
 from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.queries.handlers import Answers
-from holdfast.adapters.sql.rows import HISTORY, history_values, values_of
+from holdfast.adapters.sql.rows import history_values, values_of
 from holdfast.adapters.sql.searches import keyed_reads, searches_for
 from holdfast.adapters.sql.statements import writes_for
 from holdfast.ports import tables
-from holdfast.ports.changes import AddAttemptOutput, AddJob, AppendHistory, Change, CreateRun, PutSession
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.history import HistoryOf, LastHeartbeat
 from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
 from holdfast.ports.records.history import HEARTBEAT
-from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.searches import ClaimableJobs, OverdueHeartbeats
 from holdfast.testing.conformance.builders import (
@@ -68,13 +67,11 @@ def records() -> Iterator[Change]:
         is_leased = number % 2 == 0
         leased = evolve(a_leased_job(number, session=a_key(number)), heartbeat_by=NOW + number * SECOND)
         status = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.COMPLETED)[number % 3]
-        yield CreateRun(
-            a_run(number, workflow=f"workflow-{number % 20}", status=status, last_row=3, last_job=1)
-        )
-        yield AddJob(leased if is_leased else a_job(number))
-        yield from (AppendHistory(a_row(number, row)) for row in (1, 2, 3))
-        yield PutSession(a_session(number))
-        yield AddAttemptOutput(a_note(number, number, kind=HEARTBEAT))
+        yield Insert(a_run(number, workflow=f"workflow-{number % 20}", status=status, last_row=3, last_job=1))
+        yield Insert(leased if is_leased else a_job(number))
+        yield from (Insert(a_row(number, row)) for row in (1, 2, 3))
+        yield Insert(a_session(number))
+        yield Insert(a_note(number, number, kind=HEARTBEAT))
 
 
 def answered(query: Query[Any]) -> tuple[str, Mapping[str, object]]:
@@ -91,6 +88,9 @@ def hot() -> Iterator[Statement]:
     dialect = PostgresDialect()
     reads, searches = keyed_reads(dialect), searches_for(dialect)
     writes, versions = writes_for(dialect), versions_for(dialect)
+    of_runs, of_jobs, of_history = (
+        writes.tables[table] for table in (tables.RUNS, tables.JOBS, tables.HISTORY)
+    )
     key, job = a_key(ONE), a_leased_job(ONE, session=a_key(ONE))
     lanes = [(0, QUEUE, DEFINITION, 10), (0, "idle", DEFINITION, 10)]
     claims = encode_rows(("claim", "queue", "definition", "most"), lanes)
@@ -111,7 +111,7 @@ def hot() -> Iterator[Statement]:
     yield "lock a job", versions.job, {"run": key, "number": 1}, {"holdfast_jobs_pkey"}
     lease = {"run": key, "session": key, "input": 1}
     yield "read a lease", versions.lease, lease, {KEYS, "holdfast_sessions_pkey", "holdfast_history_pkey"}
-    history = encode_rows(HISTORY, [history_values(a_row(ONE, 4))])
+    history = encode_rows(of_history.insert.columns, [history_values(a_row(ONE, 4))])
     known = {
         "key": key,
         "run_version": "1",
@@ -124,19 +124,19 @@ def hot() -> Iterator[Statement]:
     }
     checked = {KEYS, "holdfast_jobs_pkey", "holdfast_sessions_pkey"}
     for what, sql, write in (
-        ("store a step", versions.step, writes.runs[0]),
-        ("store an end", versions.end, writes.runs[1]),
+        ("store a step", versions.step, of_runs.updates[0].write),
+        ("store an end", versions.end, of_runs.updates[1].write),
     ):
         run = dict(zip(write.columns, values_of(Run, write.columns)(a_run(ONE)), strict=True))
         yield what, sql, {**run, **known}, checked
-    for write in writes.runs:
-        rows = encode_rows(write.columns, [values_of(Run, write.columns)(a_run(ONE))])
+    for update in of_runs.updates:
+        write, rows = update.write, encode_rows(update.write.columns, [update.values(a_run(ONE))])
         yield f"settle a run, {len(write.columns)} columns", write.sql, {"rows": rows}, {KEYS}
-    for write in writes.jobs:
-        rows = encode_rows(write.columns, [values_of(Job, write.columns)(job)])
+    for update in of_jobs.updates:
+        write, rows = update.write, encode_rows(update.write.columns, [update.values(job)])
         yield f"update a job, {len(write.columns)} columns", write.sql, {"rows": rows}, {"holdfast_jobs_pkey"}
     ended = {"rows": encode_rows(("run", "number"), [(key, 1)])}
-    yield "delete a job", writes.closed_jobs.sql, ended, {"holdfast_jobs_pkey"}
+    yield "delete a job", of_jobs.delete.sql, ended, {"holdfast_jobs_pkey"}
 
     overdue = {"before": NOW + 20 * SECOND, "limit": 100}
     yield (
@@ -148,8 +148,8 @@ def hot() -> Iterator[Statement]:
     last = answered(LastHeartbeat(run=key, job=1, before=2))
     yield "last heartbeat", *last, {"holdfast_attempt_output_heartbeats"}
 
-    yield "insert history", writes.history.sql, {"rows": history}, set()
-    several = writes.history.encoded([history_values(a_row(ONE, number)) for number in (4, 5)])
+    yield "insert history", of_history.insert.sql, {"rows": history}, set()
+    several = of_history.insert.encoded([history_values(a_row(ONE, number)) for number in (4, 5)])
     yield "insert several rows of history", *several, set()
 
     yield "read a history", *answered(HistoryOf(key, after=1, limit=100)), {"holdfast_history_pkey"}

@@ -13,7 +13,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
 from holdfast.adapters.sql.postgresql.link import PostgresLink
 from holdfast.adapters.sql.pruning import RECEIPT_AGE
-from holdfast.ports.changes import AppendHistory, CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
@@ -36,7 +36,7 @@ class Appending:
     def __call__(self, tx: Transaction) -> int:
         self.tries += 1
         (run,) = tx.lock(RUNS, [a_key(1)])
-        tx.apply([AppendHistory(a_row(run.key, self.tries))])
+        tx.apply([Insert(a_row(run.key, self.tries))])
         return self.tries
 
 
@@ -49,7 +49,7 @@ def postgres_database(postgres_with_tables: str) -> str:
 @pytest.fixture
 def store(proxy: Proxy, open_store: OpenStore) -> SqlPersistence:
     store = open_store(proxy.url, deadline=20.0)
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     return store
 
 

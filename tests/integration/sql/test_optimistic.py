@@ -22,16 +22,7 @@ from holdfast.adapters.sql.postgresql.row_cache import (
     CachedRun,
     RowCache,
 )
-from holdfast.ports.changes import (
-    AddJob,
-    AppendHistory,
-    Change,
-    CreateRun,
-    DeleteJob,
-    PutSession,
-    UpdateJob,
-    UpdateRun,
-)
+from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.errors import RefusedError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
@@ -98,7 +89,7 @@ def applied(changes: Sequence[Change]) -> Callable[[Transaction], None]:
 def prepared(store: SqlPersistence, *numbers: int) -> None:
     """Store runs with one leased job each."""
     for number in numbers:
-        changes: list[Change] = [CreateRun(a_run(number)), AddJob(a_leased_job(number, session="s"))]
+        changes: list[Change] = [Insert(a_run(number)), Insert(a_leased_job(number, session="s"))]
         store.transact(applied(changes))
 
 
@@ -129,7 +120,7 @@ class Step:
         (run,) = held.runs
         number = run.last_row + 1
         row = a_row(self.run, number, payload=Payload(inline=self.payload))
-        tx.apply([UpdateRun(evolve(run, last_row=number, updated_at=row.at)), AppendHistory(row)])
+        tx.apply([Update(evolve(run, last_row=number, updated_at=row.at)), Insert(row)])
         return number
 
 
@@ -197,7 +188,7 @@ def test_a_job_that_somebody_else_has_by_now_is_seen(
 ) -> None:
     known(store)
     (job,) = other.read(JobsOfRun(RUN))
-    other.transact(updated(UpdateJob(evolve(job, epoch=2, session="other"))))
+    other.transact(updated(Update(evolve(job, epoch=2, session="other"))))
     step = Step()
     store.transact(step)
     assert [held.jobs[0].epoch for held in step.held] == [1, 2]
@@ -210,7 +201,7 @@ def test_a_run_that_looks_the_same_in_another_version_is_read_again(
     known(store)
     (run,) = other.read(RunsByKey((RUN,)))
     for status in (RunStatus.PAUSED, run.status):
-        other.transact(updated(UpdateRun(evolve(run, status=status))))
+        other.transact(updated(Update(evolve(run, status=status))))
     store.transact(Step())
     assert changed.times == 1
 
@@ -234,7 +225,7 @@ def test_work_that_needs_more_locks_all(
     def work(tx: Transaction) -> tuple[int, str]:
         (run,) = tx.lock_attempts([RUN], [JOB], []).runs
         (second,) = tx.lock(RUNS, [a_key(2)])
-        tx.apply([UpdateRun(evolve(run, status=RunStatus.PAUSED)), UpdateRun(second)])
+        tx.apply([Update(evolve(run, status=RunStatus.PAUSED)), Update(second)])
         return run.last_row, second.id
 
     assert store.transact(work) == (number + 1, "run-2")
@@ -249,7 +240,7 @@ def test_work_that_writes_more_than_a_step_locks_all(
     def work(tx: Transaction) -> None:
         held = tx.lock_attempts([RUN], [JOB], [])
         run, job = held.runs[0], held.jobs[0]
-        tx.apply([UpdateRun(evolve(run, status=RunStatus.PAUSED)), UpdateJob(evolve(job, attempts=2))])
+        tx.apply([Update(evolve(run, status=RunStatus.PAUSED)), Update(evolve(job, attempts=2))])
 
     store.transact(work)
     assert other.read(RunsByKey((RUN,)))[0].status is RunStatus.PAUSED
@@ -266,7 +257,7 @@ def test_what_is_written_with_other_runs_is_known_no_more(store: SqlPersistence,
 
     def work(tx: Transaction) -> None:
         runs = tx.lock(RUNS, [RUN, a_key(2)])
-        tx.apply([UpdateRun(evolve(run, status=RunStatus.PAUSED)) for run in runs])
+        tx.apply([Update(evolve(run, status=RunStatus.PAUSED)) for run in runs])
 
     store.transact(work)
     assert store.transact(Step()) == number + 1
@@ -411,9 +402,9 @@ def test_many_who_write_the_same_runs_lose_nothing(
         number = held.runs[0].last_row + 1
         tx.apply(
             [
-                UpdateRun(evolve(held.runs[0], last_row=number)),
-                AppendHistory(a_row(run, number, type="stage.lost")),
-                UpdateJob(evolve(held.jobs[0], epoch=held.jobs[0].epoch + 1)),
+                Update(evolve(held.runs[0], last_row=number)),
+                Insert(a_row(run, number, type="stage.lost")),
+                Update(evolve(held.jobs[0], epoch=held.jobs[0].epoch + 1)),
             ]
         )
 
@@ -447,7 +438,7 @@ def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) ->
     job = a_job(number, kind=JobKind.WORKFLOW, input="1")
     row = a_row(number, 1, type="run.created", payload=PAYLOAD)
     store.transact(
-        applied([CreateRun(run), AddJob(job), AppendHistory(row), PutSession(a_session(50))]),
+        applied([Insert(run), Insert(job), Insert(row), Insert(a_session(50))]),
     )
     return job.key
 
@@ -460,7 +451,7 @@ def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
         evolve(job, state=JobState.LEASED, session=SESSION, epoch=job.epoch + 1, attempts=1, leased_at=NOW)
         for job in found.jobs
     ]
-    tx.apply([UpdateJob(job) for job in jobs])
+    tx.apply([Update(job) for job in jobs])
     return jobs
 
 
@@ -481,7 +472,7 @@ class End:
         ended = evolve(
             run, status=RunStatus.COMPLETED, last_row=number, open_jobs=0, ended_at=row.at, result=str(number)
         )
-        tx.apply([UpdateRun(ended), DeleteJob(self.job), AppendHistory(row)])
+        tx.apply([Update(ended), Delete(JOBS, self.job), Insert(row)])
         return number
 
 
@@ -566,9 +557,9 @@ def test_an_end_that_goes_by_what_has_changed_is_done_again(
         case "run":
             other.transact(Step(job.run))
         case "job":
-            other.transact(applied([UpdateJob(evolve(leased, epoch=2))]))
+            other.transact(applied([Update(evolve(leased, epoch=2))]))
         case _:
-            other.transact(applied([PutSession(session)]))
+            other.transact(applied([Insert(session)]))
     end = End(job)
     assert store.transact(end) == 2 + (what == "run")
     assert changed.times == 1
@@ -584,7 +575,7 @@ def test_an_end_that_needs_no_session_goes_by_none(
 ) -> None:
     job = queued(store)
     store.transact(lease_all)
-    other.transact(applied([PutSession(a_session(50))]))
+    other.transact(applied([Insert(a_session(50))]))
     assert store.transact(End(job, ())) == 2
     assert changed.times == 0
 
@@ -652,7 +643,7 @@ def test_where_what_is_known_is_too_little_each_time_it_is_tried_seldom(
 
     def rest(job: JobKey, tx: Transaction) -> None:
         held = tx.lock_attempts([job.run], [job], [SESSION])
-        tx.apply([UpdateJob(evolve(held.jobs[0], state=JobState.SLEEPING, wake_at=NOW, session=None))])
+        tx.apply([Update(evolve(held.jobs[0], state=JobState.SLEEPING, wake_at=NOW, session=None))])
 
     for number in range(2, 2 + LACKING_MAX + LACKING_RUNS):
         job = queued(store, number)

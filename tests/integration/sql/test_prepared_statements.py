@@ -18,7 +18,7 @@ from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.searches import keyed_reads, searches_for
 from holdfast.adapters.sql.statements import writes_for
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import Run
 from holdfast.ports.searches import ClaimableJobs, DueJobs, QueueClaim
@@ -46,7 +46,7 @@ def read(store: SqlPersistence) -> list[Run]:
 
 
 def filled(store: SqlPersistence) -> SqlPersistence:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     return store
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema.migrator import newest_version
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.queries.store import CountAll, SchemaVersion
 from holdfast.testing.conformance.builders import NAMESPACE, a_run
@@ -40,9 +40,9 @@ def main(url, first, times):
         def count(tx):
             (run,) = tx.lock(RUNS, [a_key(1)])
             tx.apply([
-                UpdateRun(evolve(run, last_row=run.last_row + 1)),
-                AppendHistory(a_row(run.key, run.last_row + 1)),
-                CreateRun(a_run(number)),
+                Update(evolve(run, last_row=run.last_row + 1)),
+                Insert(a_row(run.key, run.last_row + 1)),
+                Insert(a_run(number)),
             ])
         store.transact(count)
     for number in range(first, first + times):
@@ -92,7 +92,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 
 
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
 
     run_together(HAMMER, *([url, 1_000 * process, 40] for process in (1, 2, 3, 4)))
 
@@ -105,24 +105,24 @@ def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, u
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(sys, "platform") or sys.platform == "win32", reason="there is no fork")
 def test_a_forked_child_uses_connections_of_its_own(store: SqlPersistence, url: str) -> None:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     program = f"""
 import os, warnings
 warnings.simplefilter("ignore")
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.testing.conformance.builders import a_run
 store = SqlPersistence({url!r})
-store.transact(lambda tx: tx.apply([CreateRun(a_run(2))]))
+store.transact(lambda tx: tx.apply([Insert(a_run(2))]))
 child = os.fork()
 if child == 0:
     try:
-        store.transact(lambda tx: tx.apply([CreateRun(a_run(3))]))
+        store.transact(lambda tx: tx.apply([Insert(a_run(3))]))
         os._exit(0)
     finally:
         os._exit(1)
 assert os.waitpid(child, 0)[1] == 0
-store.transact(lambda tx: tx.apply([CreateRun(a_run(4))]))
+store.transact(lambda tx: tx.apply([Insert(a_run(4))]))
 store.close()
 """
     run(program)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
@@ -22,12 +22,12 @@ OpenStore = Callable[..., SqlPersistence]
 
 
 def test_a_conflict_that_does_not_go_away_reaches_the_caller(store: SqlPersistence) -> None:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     tries: list[int] = []
 
     def work(tx: Transaction) -> None:
         tries.append(1)
-        tx.apply([CreateRun(a_run(1))])
+        tx.apply([Insert(a_run(1))])
 
     with pytest.raises(ConflictError):
         store.transact(work)
@@ -36,24 +36,24 @@ def test_a_conflict_that_does_not_go_away_reaches_the_caller(store: SqlPersisten
 
 def test_what_can_not_be_stored_is_refused(store: SqlPersistence) -> None:
     with pytest.raises(RefusedError):
-        store.transact(lambda tx: tx.apply([CreateRun(a_run(1, priority=2**70))]))
+        store.transact(lambda tx: tx.apply([Insert(a_run(1, priority=2**70))]))
     with pytest.raises(RefusedError):
-        store.transact(lambda tx: tx.apply([CreateRun(a_run(1, workflow="\ud800"))]))
+        store.transact(lambda tx: tx.apply([Insert(a_run(1, workflow="\ud800"))]))
     assert store.read(ListRuns(RunFilter(namespace=NAMESPACE))) == ()
 
 
 def test_an_update_of_a_row_that_is_not_there_is_not_lost_in_silence(store: SqlPersistence) -> None:
     with pytest.raises(HoldfastError, match="holdfast_runs"):
-        store.transact(lambda tx: tx.apply([UpdateRun(a_run(1))]))
+        store.transact(lambda tx: tx.apply([Update(a_run(1))]))
 
 
 def test_work_that_swallows_an_error_of_the_database_is_not_committed(store: SqlPersistence) -> None:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
 
     def work(tx: Transaction) -> None:
-        tx.apply([CreateRun(a_run(2))])
+        tx.apply([Insert(a_run(2))])
         try:
-            tx.apply([CreateRun(a_run(1))])
+            tx.apply([Insert(a_run(1))])
         except ConflictError:
             return
 
@@ -96,7 +96,7 @@ def test_a_deadlock_is_resolved_by_running_one_work_again(
     postgres_with_tables: str, open_store: OpenStore
 ) -> None:
     store = open_store(postgres_with_tables)
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), CreateRun(a_run(2))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1)), Insert(a_run(2))]))
     meeting = threading.Barrier(2)
     tries = [0, 0]
 
@@ -107,7 +107,7 @@ def test_a_deadlock_is_resolved_by_running_one_work_again(
             if tries[number] == 1:
                 meeting.wait(10)
             tx.lock(RUNS, [a_key(2 - number)])
-            tx.apply([AppendHistory(a_row(a_key(1), 10 + number))])
+            tx.apply([Insert(a_row(a_key(1), 10 + number))])
 
         store.transact(work)
 
@@ -123,7 +123,7 @@ def test_a_lock_that_is_not_given_in_time_is_tried_again(
     postgres_with_tables: str, open_store: OpenStore
 ) -> None:
     store = open_store(postgres_with_tables)
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     with psycopg.connect(postgres_with_tables) as holder:
         holder.execute("SELECT * FROM holdfast_runs FOR UPDATE")
         release = threading.Timer(2.5, holder.rollback)
@@ -153,7 +153,7 @@ def test_a_terminated_session_is_replaced(postgres_with_tables: str, open_store:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE application_name = 'holdfast' AND datname = current_database()"
             )
-        tx.apply([CreateRun(a_run(1))])
+        tx.apply([Insert(a_run(1))])
 
     store.transact(work)
     killer.close()
@@ -181,10 +181,10 @@ def test_options_for_poolers_change_nothing_else(
     postgres_with_tables: str, open_store: OpenStore, options: dict[str, bool]
 ) -> None:
     store = open_store(postgres_with_tables, **options)
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), AppendHistory(a_row(a_key(1), 1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1)), Insert(a_row(a_key(1), 1))]))
 
     with pytest.raises(ConflictError):
-        store.transact(lambda tx: tx.apply([CreateRun(a_run(2)), CreateRun(a_run(1))]))
+        store.transact(lambda tx: tx.apply([Insert(a_run(2)), Insert(a_run(1))]))
     assert [a_key(1)] == [run.key for run in store.transact(lambda tx: tx.lock(RUNS, [a_key(1), a_key(2)]))]
 
 

@@ -15,7 +15,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.queries.runs import SqlQuery, attribute_rows, pair, runs_counted, runs_listed
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import ListRuns, RunFilter
@@ -148,7 +148,7 @@ def test_an_attribute_costs_a_row_and_a_run_without_any_costs_none(store: SqlPer
         a_run(2),
         a_run(3, attributes=canonical({"a": "1"})),
     ]
-    store.transact(lambda tx: tx.apply(list(map(CreateRun, runs))))
+    store.transact(lambda tx: tx.apply(list(map(Insert, runs))))
 
     with engine.connect() as connection:
         stored = connection.execute(text("SELECT pair, created_at, run FROM holdfast_attributes")).all()

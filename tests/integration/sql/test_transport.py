@@ -11,7 +11,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
 from holdfast.adapters.sql.sqlite.connection import sqlite_path
 from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.transport import Hint, JobHint, JobTransport, RunEnded
 from holdfast.testing.conformance.builders import a_run
 from holdfast.testing.conformance.transport import JobTransportContract
@@ -132,7 +132,7 @@ def test_a_commit_of_another_process_is_noticed(sqlite_with_tables: str) -> None
     store = SqlPersistence(sqlite_with_tables)
     transport = SqliteTransport(sqlite_path(sqlite_with_tables))
     assert tuple(transport.receive(1, 0.05)) == ()
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     started = time.monotonic()
 
     assert [delivery.hint for delivery in transport.receive(1, 5.0)] == [None]

@@ -17,7 +17,7 @@ from holdfast.adapters.sql.queries.admissions import waiting_statements
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.searches import searches_for
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
-from holdfast.ports.changes import AddJob, Change, CreateRun
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import JobKind, JobState
@@ -48,10 +48,10 @@ RUNS = f"""
         'cancel', CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
 FOUND: Sequence[Change] = (
-    CreateRun(a_run(1)),
-    *(CreateRun(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
-    AddJob(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)),
-    *(AddJob(a_job(2, number, kind=JobKind.POLL, waiting_for="wanted")) for number in (1, 2)),
+    Insert(a_run(1)),
+    *(Insert(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
+    Insert(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)),
+    *(Insert(a_job(2, number, kind=JobKind.POLL, waiting_for="wanted")) for number in (1, 2)),
 )
 
 

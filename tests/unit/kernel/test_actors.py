@@ -11,10 +11,11 @@ from holdfast.kernel.rules.registry import RULES
 from holdfast.kernel.rules.sinks import registered_by
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import annotation_texts
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.tables import JOBS
 from tests.unit.kernel.test_functions import driven, function
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
@@ -76,7 +77,7 @@ def test_a_start_names_who_gave_it_and_who_wrote_its_annotations(world: World) -
     world.do(c.RunCreate(workflow="w", id="x", input=payload(0), annotations=(note,), actor=ANN))
 
     assert actors(world) == [("run.created", ANN)]
-    ((stored,),) = world.tables().annotations.values()
+    (stored,) = world.tables().annotations.values()
     assert annotation_texts((stored,)) == {("n", "v")}
     assert (stored.actor_kind, stored.actor_id) == ("user", "ann")
 
@@ -146,7 +147,7 @@ def test_the_actor_of_an_annotation_is_its_author(world: World) -> None:
     world.do(c.RunAnnotate(run_id="x", annotations=(note,), actor=ANN))
     world.do(c.RunAnnotate(run_id="x", annotations=(note,)))
 
-    (stored,) = world.tables().annotations.values()
+    stored = world.tables().annotations.values()
     kept = sorted((one.actor_kind, one.actor_id) for one in stored)
     assert kept == [("", ""), ("user", "ann")]
 
@@ -156,7 +157,7 @@ def test_a_repair_names_its_actor(world: World) -> None:
     run = world.run()
     (job,) = world.jobs()
 
-    world.put(DeleteJob(job.key))
+    world.put(Delete(JOBS, job.key))
     world.do(c.RunRepair(run=run.key, actor=ANN))
 
     assert actors(world)[-1] == ("run.repaired", ANN)

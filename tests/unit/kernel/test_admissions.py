@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
     merge,
 )
 from holdfast.kernel.rules.registry import RULES, reply_type
-from holdfast.ports.changes import UpdateRun
+from holdfast.ports.changes import Update
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
@@ -494,7 +494,7 @@ def test_more_than_may_have_a_slot_is_a_violation(world: World) -> None:
     create(world, "x", concurrency_key="k")
     create(world, "y", concurrency_key="k")
     claim_pending(world)
-    world.put(UpdateRun(attrs.evolve(world.run("y"), status=RunStatus.RUNNING, last_job=1)))
+    world.put(Update(attrs.evolve(world.run("y"), status=RunStatus.RUNNING, last_job=1)))
 
     with pytest.raises(AssertionError, match="S10"):
         world.open()

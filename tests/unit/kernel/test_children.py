@@ -26,12 +26,13 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.pipelines.plan import Enough, Plan
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import ClosePolicy, RunStatus
+from holdfast.ports.tables import JOBS
 from tests.unit.kernel.world import (
     World,
     child,
@@ -595,7 +596,7 @@ def test_a_child_that_is_started_in_a_paused_run_is_waited_for_when_that_is_resu
 
 
 def _lose(world: World) -> None:
-    world.put(DeleteJob(_waiting(world).key))
+    world.put(Delete(JOBS, _waiting(world).key))
     assert world.do(RunRepair()).repaired == ("x",)
 
 

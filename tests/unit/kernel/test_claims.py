@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     RunPause,
     SessionClose,
 )
-from holdfast.ports.changes import UpdateJob
+from holdfast.ports.changes import Update
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.records.job import JobState
 from holdfast.ports.searches import QueueClaim
@@ -204,7 +204,7 @@ def test_a_job_without_attempts_left_is_never_claimed(world: World) -> None:
     session = world.open()
     (job,) = world.jobs()
     spent = attrs.evolve(job, attempts=3, epoch=3)
-    world.put(UpdateJob(spent))
+    world.put(Update(spent))
     claims = (
         JobClaim(session=session, queue_claims=world.lanes(), limit=1),
         _one(session, spent.key.text, 3),

@@ -19,11 +19,12 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.pipelines.plan import Group, Plan
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.references import references_from
+from holdfast.ports.tables import JOBS
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, each, failed, payload, pipeline, settling, stage, when
 
@@ -262,7 +263,7 @@ def test_a_lost_job_of_a_choice_is_given_back_as_what_it_was(is_tested: bool) ->
     world.complete(world.claim_one(session))
     if is_tested:
         world.settle(world.claim_one(session), Answer(passed=False))
-    world.put(*(DeleteJob(job.key) for job in world.jobs()))
+    world.put(*(Delete(JOBS, job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)

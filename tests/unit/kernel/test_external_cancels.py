@@ -27,12 +27,13 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.pipelines.plan import Enough, Plan, plan_from_json
-from holdfast.ports.changes import AddJob, DeleteJob, UpdateJob
+from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError, RemoveRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import LOSSES_MIN, Job, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, RunStatus
+from holdfast.ports.tables import JOBS
 from tests.unit.kernel.world import (
     SECOND,
     World,
@@ -425,7 +426,7 @@ def test_reaping_what_cancels_and_what_fails_its_run_together_loses_neither() ->
     world.complete(checks[0])
     beside = next(job for job in world.jobs() if job.node == "z")
     free = attrs.evolve(beside, state=JobState.QUEUED, session=None, leased_at=None, attempts=0)
-    world.put(UpdateJob(free))
+    world.put(Update(free))
     short = world.open()
     held = world.claim(short)
     assert {one.kind for one in held} == {JobKind.CANCEL, JobKind.STAGE}
@@ -519,7 +520,7 @@ def _repaired(world: World) -> list[Job]:
 def test_work_of_an_ended_run_whose_job_is_gone_gets_it_back() -> None:
     world, session = _suspended()
     world.do(RunCancel(run_id="x"))
-    world.put(DeleteJob(_job(world).key))
+    world.put(Delete(JOBS, _job(world).key))
     (job,) = _repaired(world)
 
     assert (job.state, job.waiting_for, job.number) == (JobState.QUEUED, "key", 3)
@@ -533,7 +534,7 @@ def test_a_check_that_an_ended_run_still_has_is_made_what_cancels() -> None:
     world, session = _suspended()
     check = _job(world)
     world.do(RunCancel(run_id="x"))
-    world.put(UpdateJob(check))
+    world.put(Update(check))
     (job,) = _repaired(world)
 
     assert (job.kind, len(world.jobs())) == (JobKind.CANCEL, 1)
@@ -555,7 +556,7 @@ def test_a_job_that_cancels_what_is_waited_for_is_taken_away() -> None:
     (check,) = world.jobs()
     run = world.run()
     extra = attrs.evolve(check, number=9, kind=JobKind.CANCEL, state=JobState.QUEUED, wake_at=None)
-    world.put(AddJob(extra))
+    world.put(Insert(extra))
 
     assert _repaired(world) == []
     assert [job.key for job in world.jobs()] == [check.key]
@@ -568,7 +569,7 @@ def test_work_that_a_map_has_left_gets_its_job_back_and_no_other() -> None:
     world.complete(checks[0])
     world.complete(checks[1])
     lost = next(job for job in world.jobs() if job.kind is JobKind.CANCEL)
-    world.put(DeleteJob(lost.key))
+    world.put(Delete(JOBS, lost.key))
 
     assert sorted(job.item or 0 for job in _repaired(world)) == [2, 3]
 
@@ -585,7 +586,7 @@ def test_work_that_a_map_has_left_gets_its_job_back_and_no_other() -> None:
 def test_what_cancels_is_put_where_somebody_takes_it(astray: dict[str, object]) -> None:
     world, session = _suspended()
     world.do(RunCancel(run_id="x"))
-    world.put(UpdateJob(attrs.evolve(_job(world), **astray)))  # type: ignore[arg-type]
+    world.put(Update(attrs.evolve(_job(world), **astray)))  # type: ignore[arg-type]
     _repaired(world)
 
     assert world.settle(world.claim_one(session), Cancelled()).status == "settled"
@@ -594,7 +595,7 @@ def test_what_cancels_is_put_where_somebody_takes_it(astray: dict[str, object]) 
 def test_a_run_is_not_removed_in_the_batch_that_gives_its_work_a_job_again() -> None:
     world, _ = _suspended()
     world.do(RunCancel(run_id="x"))
-    world.put(DeleteJob(_job(world).key))
+    world.put(Delete(JOBS, _job(world).key))
     repaired, refused = world.send(RunRepair(run=world.run().key), RunRemove(run_id="x"))
 
     assert field(repaired, "repaired") == ("x",)

@@ -22,11 +22,12 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.pipelines.plan import CheckPlan, Enough, RetryPolicy
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import LOSSES_MIN, Job, JobKind, JobState
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,
@@ -705,7 +706,7 @@ def test_a_cancelled_run_asks_no_more() -> None:
 def test_work_that_was_handed_on_is_not_handed_on_again_by_a_repair() -> None:
     world = World(PLAN)
     session = _suspended(world)
-    world.put(DeleteJob(_job(world).key))
+    world.put(Delete(JOBS, _job(world).key))
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)
@@ -722,7 +723,7 @@ def test_items_that_were_handed_on_are_not_handed_on_again_by_a_repair() -> None
     first, second, _ = world.claim(session)
     world.suspend(first, "one", key="k")
     world.complete(second)
-    world.put(*(DeleteJob(job.key) for job in world.jobs()))
+    world.put(*(Delete(JOBS, job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
     assert sorted((job.item, job.kind) for job in world.jobs()) == [(0, JobKind.POLL), (2, JobKind.STAGE)]

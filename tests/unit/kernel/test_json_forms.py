@@ -237,8 +237,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"failure":{"arguments":null,"code":"e","message":"m","retry_after":null,"retryable":true,'
-            '"rule":null,"traceback":"","type":""},"kind":"failed"},"outputs":[{"at":5,"data":"0.5",'
-            '"kind":"progress"}],"received":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"rule":null,"traceback":"","type":""},"kind":"failed"},"outputs":[{"at":5,"call":"","data":"0.5",'
+            '"id":null,"kind":"progress","node":null}],"received":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -304,11 +304,11 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             '{"epoch":2,"idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
-            '"received":[],"records":[{"attempt":1,"call":"1",'
+            '"outputs":[],"received":[],"records":[{"attempt":1,"call":"1",'
             '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,'
             '"queue":"gpu","rate":{"by":null,"limit":60,"name":"model","per_us":7}},"record":"step_queue",'
             '"site":"","step":"s","undoes":null},{"call":"2","job":4,"record":"step_cancel"}],'
-            '"seen":3,"type":"job.record"}'
+            '"reported":0,"seen":3,"type":"job.record"}'
         ),
     ),
     (
@@ -337,12 +337,12 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             '{"epoch":2,"idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
-            '"received":[],"records":[{"event":{"data":{"attempt":1,"call":"1","step":"s"},'
-            '"type":"step.completed"},"payload":{"blob":null,"inline":"5"},"record":"event"},'
+            '"outputs":[],"received":[],"records":[{"artifacts":[],"event":{"data":{"attempt":1,"call":"1","step":"s"},'
+            '"type":"step.completed"},"payload":{"blob":null,"inline":"5"},"published":[],"record":"event"},'
             '{"event":{"data":{"attempt":1,"call":"2","error":{"code":"body_error","message":"no","type":"E"},'
             '"step":"s"},"type":"step.failed"},"first_started_at":null,"is_alone":true,"lost_attempts":0,"record":"step_fail","retry":null,'
             '"retry_after":null}],'
-            '"seen":3,"type":"job.record"}'
+            '"reported":0,"seen":3,"type":"job.record"}'
         ),
     ),
     (

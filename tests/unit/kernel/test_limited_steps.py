@@ -32,10 +32,11 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.searches import QueueClaim
+from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.test_functions import driven, function, record
 from tests.unit.kernel.world import SECOND, World, payload, settling
@@ -255,7 +256,7 @@ def test_repair_gives_it_a_job_with_the_same_limits() -> None:
     how = attrs.evolve(ALONE, priority=2, rate=RatePlan(limit=5, per_us=MINUTE))
     world = world_with_queued_steps(how)
     (before,) = steps(world)
-    world.put(DeleteJob(before.key))
+    world.put(Delete(JOBS, before.key))
     world.do(RunRepair(run=world.run().key))
     (after,) = steps(world)
     assert attrs.evolve(after, number=before.number, input=before.input) == before

@@ -20,11 +20,12 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.pipelines.plan import Enough
 from holdfast.kernel.pipelines.progress import progress_from
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.tables import JOBS
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, stage
 
 FATAL = failed(retryable=False)
@@ -362,7 +363,7 @@ def test_an_item_that_failed_is_not_given_back_by_a_repair() -> None:
     items = _claimed(world, session)
     world.settle(items[0], FATAL)
     world.complete(items[1])
-    world.put(*(DeleteJob(job.key) for job in world.jobs()))
+    world.put(*(Delete(JOBS, job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
     assert sorted(job.item or 0 for job in world.jobs()) == [2, 3]

@@ -30,12 +30,13 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import LOSSES_MAX, RetryPolicy
-from holdfast.ports.changes import AddJob, DeleteJob
+from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import Job, JobKind, JobState, losses_max
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.searches import QueueClaim
+from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables
 from tests.unit.kernel.test_functions import driven, function, parked, record
@@ -319,7 +320,7 @@ def test_two_steps_that_end_in_one_batch_wake_their_function_once() -> None:
 def test_repair_gives_a_step_its_job_back_and_takes_away_what_nobody_needs() -> None:
     world = resting(queue("1"), queue("2"))
     one, other = steps(world)
-    world.put(DeleteJob(one.key))
+    world.put(Delete(JOBS, one.key))
     assert world.do(RunRepair()).repaired == ("x",)
     assert [(job.node, job.definition) for job in steps(world)] == [("2", "step:embed"), ("1", "step:embed")]
     again = steps(world)[1]
@@ -328,7 +329,7 @@ def test_repair_gives_a_step_its_job_back_and_takes_away_what_nobody_needs() -> 
     with world.unchanged():
         assert world.do(RunRepair()).repaired == ()
     stray = attrs.evolve(other, number=again.number + 1, node="9")
-    world.put(AddJob(stray))
+    world.put(Insert(stray))
     world.do(RunRepair(run=world.run().key))
     assert [job.node for job in steps(world)] == ["2", "1"]
 

@@ -10,11 +10,12 @@ from holdfast.kernel.commands import Command, FollowUp, RunCancel, RunPause, Run
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import Enough
-from holdfast.ports.changes import AddJob, AppendHistory, DeleteJob, DeleteJobs, UpdateJob, UpdateRun
+from holdfast.ports.changes import Delete, DeleteJobs, Insert, Update
 from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import LOSSES_MIN, Job, JobKind, JobState
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,
@@ -39,7 +40,7 @@ def _repair(world: World, *, expected: tuple[str, ...] = ("x",)) -> None:
 
 
 def _lose_jobs(world: World, *jobs: Job) -> None:
-    world.put(*(DeleteJob(job.key) for job in jobs))
+    world.put(*(Delete(JOBS, job.key) for job in jobs))
 
 
 def _finish(world: World) -> None:
@@ -163,7 +164,7 @@ def test_a_run_that_counts_its_jobs_wrong_counts_them_again() -> None:
     world.create()
     run = world.run()
     for count in (1, 3):
-        world.put(UpdateRun(attrs.evolve(run, open_jobs=count)))
+        world.put(Update(attrs.evolve(run, open_jobs=count)))
         _repair(world)
         assert world.run().open_jobs == 2
     assert world.events() == ["run.created"]
@@ -174,7 +175,7 @@ def test_a_run_that_counts_its_jobs_wrong_counts_them_again() -> None:
 def test_both_at_once_are_repaired_at_once() -> None:
     world = World(pipeline((stage("a"), stage("b"))))
     world.create()
-    world.put(UpdateRun(attrs.evolve(world.run(), open_jobs=7)), DeleteJob(world.jobs()[0].key))
+    world.put(Update(attrs.evolve(world.run(), open_jobs=7)), Delete(JOBS, world.jobs()[0].key))
     _repair(world)
 
     assert (world.run().open_jobs, len(world.jobs())) == (2, 2)
@@ -237,7 +238,7 @@ def test_runs_that_have_ended_are_not_looked_at() -> None:
     world = World(pipeline(stage("a")))
     world.create()
     _finish(world)
-    world.put(UpdateRun(attrs.evolve(world.run(), open_jobs=3)))
+    world.put(Update(attrs.evolve(world.run(), open_jobs=3)))
 
     assert world.kernel.dispatch(RunRepair()) == RunRepaired(repaired=(), checked=0, next=None)
 
@@ -294,7 +295,7 @@ def _half(world: World) -> str:
 
 
 def _row(world: World, **fields: Any) -> None:
-    world.put(UpdateRun(attrs.evolve(world.run(), **fields)))
+    world.put(Update(attrs.evolve(world.run(), **fields)))
 
 
 def _counters(world: World, *numbers: int) -> None:
@@ -356,7 +357,7 @@ def test_a_job_that_nothing_needs_is_taken_away() -> None:
         *(attrs.evolve(first, number=22, node="z", item=None), attrs.evolve(a, number=23)),
     )
     before = world.jobs()
-    world.put(*map(AddJob, extra))
+    world.put(*map(Insert, extra))
     _row(world, last_job=23, open_jobs=len(before) + 4)
     _mend(world)
 
@@ -370,7 +371,7 @@ def test_the_only_job_of_a_stage_is_the_one_that_it_waits_for() -> None:
     world = World(pipeline(stage("a")))
     world.create()
     (job,) = world.jobs()
-    world.put(DeleteJob(job.key), AddJob(attrs.evolve(job, number=5)))
+    world.put(Delete(JOBS, job.key), Insert(attrs.evolve(job, number=5)))
     _row(world, last_job=5)
     _mend(world)
 
@@ -413,7 +414,7 @@ def test_a_run_that_has_done_everything_completes() -> None:
         world.history()[0], number=2, type="stage.completed", node="a", payload=payload("once"), epoch=1
     )
     data = events.StageCompleted(attempt=1, job=1).data
-    world.put(AppendHistory(attrs.evolve(row, data=data)), DeleteJob(job.key))
+    world.put(Insert(attrs.evolve(row, data=data)), Delete(JOBS, job.key))
     _row(world, last_row=2, open_jobs=0)
     _mend(world)
 
@@ -474,7 +475,7 @@ def test_a_map_of_which_all_items_are_done_goes_on() -> None:
 def test_a_job_that_nobody_would_take_can_be_taken(fields: dict[str, Any]) -> None:
     world = World(pipeline(stage("a")))
     world.create()
-    world.put(UpdateJob(attrs.evolve(world.jobs()[0], **fields)))
+    world.put(Update(attrs.evolve(world.jobs()[0], **fields)))
     _mend(world)
 
     _finish(world)
@@ -510,7 +511,7 @@ def test_what_goes_on_in_a_paused_run_is_held() -> None:
     world = World(pipeline(stage("a")))
     world.create()
     world.do(RunPause(run_id="x"))
-    world.put(UpdateJob(attrs.evolve(world.jobs()[0], state=JobState.QUEUED)))
+    world.put(Update(attrs.evolve(world.jobs()[0], state=JobState.QUEUED)))
     _mend(world)
 
     assert world.jobs()[0].state is JobState.PAUSED
@@ -525,7 +526,7 @@ def test_a_job_leased_to_nobody_is_an_attempt_that_was_lost() -> None:
     world.create()
     for losses in range(1, LOSSES_MIN + 1):
         world.claim_one(world.open())
-        world.put(UpdateJob(attrs.evolve(world.jobs()[0], session="nobody")))
+        world.put(Update(attrs.evolve(world.jobs()[0], session="nobody")))
         _mend(world)
         if losses < LOSSES_MIN:
             assert (world.jobs()[0].state, world.jobs()[0].lost_attempts) == (JobState.QUEUED, losses)
@@ -539,7 +540,7 @@ def test_what_has_ended_keeps_no_jobs() -> None:
     (job,) = world.jobs()
     attempt = world.claim_one(world.open())
     world.complete(attempt)
-    world.put(AddJob(attrs.evolve(job, number=2)))
+    world.put(Insert(attrs.evolve(job, number=2)))
     _row(world, open_jobs=4)
     _mend(world)
 
@@ -551,7 +552,7 @@ def test_a_child_of_a_job_that_is_taken_away_is_told() -> None:
     world.create()
     world.start_child(world.claim_one(world.open()), "x/k")
     (job,) = world.jobs()
-    world.put(AddJob(attrs.evolve(job, number=7, waiting_for="x/other")))
+    world.put(Insert(attrs.evolve(job, number=7, waiting_for="x/other")))
     _row(world, last_job=7, open_jobs=2)
     world.kernel.dispatch(RunRepair(run=world.run().key))
 
@@ -573,7 +574,7 @@ def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
     world.complete(world.claim_one(session), "gave")
     with world.unchanged():
         assert world.do(RunRepair(run=key, redeliver=True)).repaired == ()
-    world.put(*(DeleteJob(job.key) for job in world.jobs("x/k")))
+    world.put(*(Delete(JOBS, job.key) for job in world.jobs("x/k")))
     assert {found.where for found in check(world.tables())} == {world.run().key}
     told = world.kernel.dispatch(RunRepair(run=key, redeliver=True))
 
@@ -590,7 +591,7 @@ def test_a_run_without_its_plan_is_blocked_and_others_are_repaired() -> None:
     world.create("good")
     _row_of = world.run("bad")
     world.put(
-        UpdateRun(attrs.evolve(_row_of, plan="gone")),
+        Update(attrs.evolve(_row_of, plan="gone")),
         DeleteJobs(_row_of.key),
         DeleteJobs(world.run("good").key),
     )

@@ -20,12 +20,13 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.progress import NodeProgress, Progress
-from holdfast.ports.changes import AppendHistory, DeleteJob, UpdateRun
+from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.tables import JOBS
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, completing, each, field, payload, pipeline, stage
 
@@ -330,7 +331,7 @@ def _stall(world: World, node: str) -> None:
     group = next(place for place, group in enumerate(TWO.groups) if group.nodes[0].name == node)
     progress = Progress(group=group, input=run.last_row, nodes={node: NodeProgress(output=row.number)})
     stalled = attrs.evolve(run, last_row=row.number, open_jobs=0, progress=progress.to_json())
-    world.put(UpdateRun(stalled), DeleteJob(job.key), AppendHistory(row))
+    world.put(Update(stalled), Delete(JOBS, job.key), Insert(row))
 
 
 def test_a_run_whose_group_is_done_goes_on(world: World) -> None:

@@ -1,21 +1,23 @@
 """Wire names outlive releases: each is written out here, whatever the classes are called."""
 
 from enum import StrEnum
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 
 from holdfast.adapters.sql.schema.tables import metadata
 from holdfast.kernel.commands import Outcome
-from holdfast.kernel.commands.codec import to_data
+from holdfast.kernel.commands.codec import from_data, to_data
 from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.attempt_output import AiCallKind, AnnotationScope
-from holdfast.ports.changes import Change
+from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.events import EVENT_TYPES
-from holdfast.ports.records.job import JobKind, JobState, PassOver
+from holdfast.ports.records.job import JobKey, JobKind, JobState, PassOver
+from holdfast.ports.records.limits import SlotName
 from holdfast.ports.records.outbox import StreamState
 from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.session import SessionState
+from holdfast.ports.tables import JOBS, SINKS, TABLES
 from holdfast.ports.transport import Hint, JobHint
 
 
@@ -46,11 +48,28 @@ def test_outcomes() -> None:
 
 def test_changes() -> None:
     assert tags_of(Change) == words("""
-        add_ai_call add_annotation add_artifact add_attempt_output add_concurrency_limit add_job add_leader
-        add_map_items add_rate_limit add_sink advance_streams append_history block_run cancel_external_work
-        create_run delete_job delete_jobs delete_jobs_of_node delete_run delete_sink put_session store_plan
-        store_reply update_job update_leader update_rate_limit update_run update_sink update_stream
+        advance_streams block_run cancel_external_work delete delete_jobs delete_jobs_of_node delete_run insert update
     """)
+
+
+def test_tables_of_changes() -> None:
+    assert sorted(table.name for table in TABLES) == words("""
+        ai_calls annotations artifacts attempt_output history jobs leaders map_items plans rates replies runs sessions
+        sinks slots streams
+    """)
+
+
+@pytest.mark.parametrize(
+    ("change", "data"),
+    [
+        (Insert(SlotName("n", "s")), {"change": "insert", "table": "slots", "record": ("n", "s")}),
+        (Delete(JOBS, JobKey("r", 1)), {"change": "delete", "table": "jobs", "key": ("r", 1)}),
+        (Delete(SINKS, "k"), {"change": "delete", "table": "sinks", "key": "k"}),
+    ],
+)
+def test_a_change_names_its_table(change: Change, data: object) -> None:
+    assert to_data(change, Change) == data
+    assert from_data(to_data(change, Change), cast("type[object]", Change)) == change
 
 
 def test_hints() -> None:
@@ -109,8 +128,8 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             value
         """,
         ),
-        ("holdfast_artifacts", "at blob content_type epoch item job name node run sha256 size"),
-        ("holdfast_attempt_output", "at data epoch id job kind run"),
+        ("holdfast_artifacts", "at blob call content_type epoch item job name node run sha256 size"),
+        ("holdfast_attempt_output", "at call data epoch id job kind run"),
         ("holdfast_attributes", "created_at pair run"),
         ("holdfast_commit_receipts", "at id"),
         ("holdfast_concurrency_limits", "name namespace"),
@@ -141,7 +160,8 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             """
             attributes children close_policy concurrency_key concurrency_limit created_at deadline ended_at
             error generation id inherited key last_job last_row mailbox namespace open_jobs parent plan priority
-            progress queue queue_position rerun_from rerun_of result start_at status updated_at version workflow
+            progress queue queue_position reported_row rerun_from rerun_of result start_at status updated_at version
+            workflow
         """,
         ),
         ("holdfast_sessions", "expires_at host id opened_at state"),

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import ConflictError, UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.runs import RunsByKey
@@ -68,7 +68,7 @@ def test_a_transaction_that_fails_before_does_nothing() -> None:
     inner = MemoryPersistence()
     store = FaultyPersistence(inner, FaultPlan([Fault.FAILS_BEFORE]))
     with pytest.raises(UnavailableError):
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
     assert inner.read(READ) == ()
     assert store.fired == {Fault.FAILS_BEFORE: 1}
@@ -78,7 +78,7 @@ def test_a_transaction_whose_answer_is_lost_was_made() -> None:
     inner = MemoryPersistence()
     store = FaultyPersistence(inner, FaultPlan([Fault.LOST_ANSWER]))
     with pytest.raises(UnavailableError):
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
     assert (a_run(),) == inner.read(READ)
     assert store.fired == {Fault.LOST_ANSWER: 1}
@@ -91,7 +91,7 @@ def test_a_transaction_that_runs_again_is_made_once() -> None:
 
     def work(tx: Transaction) -> str:
         tries.append(len(tx.lock(RUNS, [a_key(1)])))
-        tx.apply([CreateRun(a_run())])
+        tx.apply([Insert(a_run())])
         return "made"
 
     assert store.transact(work) == "made"
@@ -101,10 +101,10 @@ def test_a_transaction_that_runs_again_is_made_once() -> None:
 
 def test_an_error_of_work_that_runs_again_goes_to_the_caller() -> None:
     store = FaultyPersistence(MemoryPersistence(), FaultPlan.always(Fault.RUNS_AGAIN))
-    put(store, CreateRun(a_run()))
+    put(store, Insert(a_run()))
 
     with pytest.raises(ConflictError):
-        put(store, CreateRun(a_run()))
+        put(store, Insert(a_run()))
 
 
 def test_a_read_can_only_fail_before() -> None:

@@ -14,11 +14,11 @@ def created_by(holdfast: CommandLine, run_id: str) -> object:
 @pytest.mark.parametrize(
     ("option", "variable", "actor"),
     [
-        ("ann", "bob", {"kind": "user", "id": "ann"}),
-        ("service:a:b", None, {"kind": "service", "id": "a:b"}),
-        (None, "service:billing", {"kind": "service", "id": "billing"}),
-        (None, None, {"kind": "user", "id": "me"}),
-        (None, "", {"kind": "user", "id": "me"}),
+        ("ann", "bob", {"kind": "user", "id": "ann", "version": ""}),
+        ("service:a:b", None, {"kind": "service", "id": "a:b", "version": ""}),
+        (None, "service:billing", {"kind": "service", "id": "billing", "version": ""}),
+        (None, None, {"kind": "user", "id": "me", "version": ""}),
+        (None, "", {"kind": "user", "id": "me", "version": ""}),
     ],
 )
 def test_the_option_comes_before_the_variable_and_the_name_of_the_user(
@@ -56,7 +56,7 @@ def test_who_cancelled_a_run_is_shown(holdfast: CommandLine) -> None:
     assert "Started by    user bob\n" in shown
     assert "Cancelled by  user ann\n" in shown
     assert "reason: too late, by user ann\n" in shown
-    assert document["cancelled_by"] == {"kind": "user", "id": "ann"}
+    assert document["cancelled_by"] == {"kind": "user", "id": "ann", "version": ""}
     assert document["history"][-1]["data"] == {
         "actor": {"kind": "user", "id": "ann"},
         "reason": "too late",
@@ -73,6 +73,7 @@ def test_bulk_actions_have_their_actor_too(holdfast: CommandLine) -> None:
     assert holdfast("run", "show", "shop:engine", "one", "--json").json["cancelled_by"] == {
         "kind": "user",
         "id": "ann",
+        "version": "",
     }
 
 

@@ -149,12 +149,12 @@ def test_calls_of_models_are_shown_and_added_up(holdfast: CommandLine, tmp_path:
     calls = [parse(line) for line in listed]
 
     assert (totals["calls"], totals["failed"], totals["unpriced"], totals["cost"]) == (3, 1, 1, "0.3")
-    assert [(part["name"], part["cost"]) for part in totals["by_model"]] == [("m-1", "0.3"), ("m-2", "0")]
-    assert [(part["name"], part["calls"]) for part in by_topic["by_topic"]] == [("a", 1), ("a.b", 1)]
+    assert [(part["name"], part["cost"]) for part in totals["parts"]] == [("m-1", "0.3"), ("m-2", "0")]
+    assert [(part["name"], part["calls"]) for part in by_topic["parts"]] == [("a", 1), ("a.b", 1)]
     assert [(call["topic"], call["prompt"]) for call in calls] == [("a", "hi"), ("a.b", None), ("c", None)]
     assert "0.3 + 1 unknown" in holdfast("run", "ai", url, "x").out
     assert "no answer" in holdfast("run", "ai", url, "x", "--calls").out
-    assert "prompt" not in parse(holdfast("run", "ai", url, "x", "--calls", "--json").out.splitlines()[0])
+    assert parse(holdfast("run", "ai", url, "x", "--calls", "--json").out.splitlines()[0])["prompt"] is None
     assert holdfast("run", "ai", url, "x", "--texts").code == 2
     assert holdfast("run", "ai", url, "nobody").code == 3
 

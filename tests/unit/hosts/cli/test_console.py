@@ -6,9 +6,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from holdfast.hosts.cli.console import Screen, iso, one_line, safe
+from holdfast.hosts.cli.console import Screen, one_line, safe
 from holdfast.hosts.cli.process_logs import ScreenHandler, log_all, stop_logging
+from holdfast.hosts.inspection.json_form import json_form
 from holdfast.hosts.text import format_duration, format_instant
+from holdfast.ports.clock import instant
 from holdfast.ports.json import parse
 
 SECOND = 1_000_000
@@ -45,7 +47,7 @@ def test_instants_are_shown_in_a_zone_and_written_in_utc() -> None:
     assert format_instant(at, UTC) == "2026-07-01 12:04:05Z"
     assert format_instant(at, timezone(timedelta(hours=2)), fine=True) == "2026-07-01 14:04:05.678"
     assert format_instant(at, ZoneInfo("America/New_York")) == "2026-07-01 08:04:05"
-    assert iso(at) == "2026-07-01T12:04:05.678901Z"
+    assert json_form(instant(at)) == "2026-07-01T12:04:05.678901Z"
 
 
 def test_texts_from_anywhere_command_no_terminal() -> None:

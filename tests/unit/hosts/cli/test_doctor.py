@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from holdfast.hosts.cli.exit_codes import Exit
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.queries.runs import FindRun, JobsOfRun
 from holdfast.ports.records.run import RunName
+from holdfast.ports.tables import JOBS
 from tests.unit.hosts.cli.conftest import CommandLine
 
 ENGINE = "shop:engine"
@@ -16,7 +17,7 @@ def _lose_jobs(holdfast: CommandLine, id: str) -> None:
     run = store.read(FindRun(RunName("default", id)))
     assert run is not None
     jobs = store.read(JobsOfRun(run.key))
-    store.transact(lambda tx: tx.apply([DeleteJob(job.key) for job in jobs]))
+    store.transact(lambda tx: tx.apply([Delete(JOBS, job.key) for job in jobs]))
 
 
 def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
@@ -53,8 +54,12 @@ def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
     assert holdfast("doctor", ENGINE).code == Exit.OK
 
 
-def test_tables_that_are_not_there_are_found_and_not_made(holdfast: CommandLine, tmp_path: Path) -> None:
-    answer = holdfast("doctor", "--url", f"sqlite:///{tmp_path}/nothing.db", "--repair", "--json")
+def test_tables_that_are_missing_are_reported_as_by_other_commands(
+    holdfast: CommandLine, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/nothing.db"
+    answer = holdfast("doctor", "--url", url, "--repair", "--json")
 
-    assert (answer.code, [one["code"] for one in answer.json["findings"]]) == (Exit.UNHEALTHY, ["schema"])
+    assert (answer.code, answer.error["code"]) == (Exit.SCHEMA, "schema")
+    assert answer.err == holdfast("run", "list", "--url", url, "--json").err
     assert not (tmp_path / "nothing.db").exists()

@@ -173,3 +173,17 @@ def test_an_engine_says_how_long_its_calls_try() -> None:
     engine = Engine.open("postgresql://ann@127.0.0.1:1/runs", patience=timedelta(seconds=0.2))
     with pytest.raises(UnavailableError, match=r"was unavailable for 0\.2 seconds"):
         engine.sync.wake("x")
+
+
+def test_a_folder_that_is_missing_is_wrong_usage(holdfast: CommandLine, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/nowhere/runs.db"
+    answer = holdfast("db", "upgrade", url, "--json")
+    assert (answer.code, answer.error["code"]) == (2, "file")
+    assert "its folder does not exist" in answer.error["message"]
+    assert holdfast("run", "list", url).code == 8
+
+
+def test_what_is_no_engine_may_have_been_meant_as_a_url(holdfast: CommandLine) -> None:
+    answer = holdfast("doctor", "foo")
+    assert (answer.code, answer.out) == (2, "")
+    assert "write MODULE:ENGINE, such as shop.workflows:engine, or the URL of a store" in answer.err

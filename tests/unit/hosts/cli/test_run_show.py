@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.cli.run_facts import StageSummary, add_event
-from holdfast.kernel.history import events
 from tests.unit.hosts.cli.conftest import STUBBORN, CommandLine, unlucky
 
 
@@ -145,6 +143,35 @@ def test_a_run_is_shown_with_its_stages(holdfast: CommandLine) -> None:
     assert re.search(r"^pack +done +3/3 +4 +\S+ +1 failed, last: ValueError: flaky", text, re.MULTILINE)
 
 
+RUN_KEYS = """id key generation rerun_of rerun_from is_continued is_retried namespace workflow version status queue
+priority created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes
+error parent cursor"""
+
+
+def test_documents_have_the_keys_that_scripts_rely_on(holdfast: CommandLine) -> None:
+    holdfast.start("a", "broken")
+    holdfast.finish("order-1")
+    (listed,) = holdfast("run", "list", "shop:engine", "--json").json
+    assert set(listed) == set(RUN_KEYS.split())
+    waited = holdfast("run", "wait", "shop:engine", "order-1", "--json").json
+    assert set(waited) == {*listed, "result"}
+    shown = holdfast("run", "show", "shop:engine", "order-1", "--json").json
+    assert set(shown) > set(listed)
+    assert {"stages", "steps", "blocked", "jobs", "history_rows", "unread", "annotations", "progress"} < set(
+        shown
+    )
+    assert set(shown["stages"][0]) >= {
+        "name",
+        "mapped",
+        "state",
+        "items_done",
+        "attempts",
+        "duration_seconds",
+    }
+    assert set(shown["error"]) == {"text", "code", "message", "type", "stage", "item", "attempt"}
+    assert (shown["history"], shown["log"], shown["published"]) == (None, None, [])
+
+
 def test_live_jobs_say_where_they_are(holdfast: CommandLine) -> None:
     holdfast.start("a")
     (job,) = holdfast("run", "show", "shop:engine", "order-1", "--json").json["jobs"]
@@ -189,7 +216,7 @@ def test_the_history_tells_all_that_happened(holdfast: CommandLine) -> None:
         "stage.completed",
         "run.completed",
     ]
-    assert rows[4]["payload"] == {"value": "FLAKY"}
+    assert rows[4]["payload"] == {"value": "FLAKY", "text": None, "size": 7, "blob": None}
     text = holdfast("run", "show", "shop:engine", "order-1", "--history").out
     assert re.search(
         r"^4 +\S+ \S+ +stage.retrying +pack\[0\] +attempt 1, .*retry in .*ValueError: flaky",
@@ -206,7 +233,7 @@ def test_the_log_says_which_stage_spoke(holdfast: CommandLine) -> None:
         r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z  pack\[0\]  packing item=a$", text, re.MULTILINE
     )
     log = holdfast("run", "show", "shop:engine", "order-1", "--log", "--json").json["log"]
-    (line,) = [note for note in log if note["kind"] == "log"]
+    (line,) = log
     assert (line["stage"], line["item"], line["message"], line["fields"]) == (
         "pack",
         0,
@@ -240,18 +267,6 @@ def test_a_run_that_is_not_there_is_not_found(holdfast: CommandLine) -> None:
 )
 def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> None:
     assert holdfast("run", "show", *words).code == 2
-
-
-def test_a_stage_that_is_a_pipeline_takes_the_time_of_its_run() -> None:
-    second = 1_000_000
-    story = StageSummary(name="child", mapped=False, state="sleeping")
-    add_event(story, events.StageStarted(run="child-1"), at=10 * second)
-    assert story.length(now=25 * second) == 15 * second
-
-    add_event(story, events.StageCompleted(attempt=1, job=2, run="child-1"), at=30 * second)
-    story.state = "done"
-    assert story.length(now=99 * second) == 20 * second
-    assert story.attempts == 1
 
 
 def test_the_attempts_of_a_whole_run_are_shown(holdfast: CommandLine) -> None:

@@ -1,12 +1,16 @@
 """`holdfast run wait`, `pause`, `resume`, `cancel` and `terminate`."""
 
 import io
+import re
+from datetime import timedelta
 
+import attrs
 import pytest
 from rich.console import Console
 from rich.live import Live
 
 from holdfast.hosts.cli.run_wait import Bars, OpenStage, ProgressReader, ProgressSnapshot
+from holdfast.hosts.inspection.run_info import read_info
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import RunName
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -38,13 +42,22 @@ def test_a_failed_run_is_1(holdfast: CommandLine) -> None:
 
 def test_a_cancelled_run_is_5(holdfast: CommandLine) -> None:
     holdfast.start("a")
-    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock")
+    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock", "--actor", "ann")
     answer = holdfast("run", "wait", "shop:engine", "order-1", "--json")
     assert (answer.code, answer.json["status"], answer.json["error"]["message"]) == (
         5,
         "cancelled",
         "no stock",
     )
+
+
+def test_the_reason_of_a_cancellation_is_given_without_repeating_the_status(holdfast: CommandLine) -> None:
+    holdfast.start("a")
+    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock", "--actor", "ann")
+    answer = holdfast("run", "wait", "shop:engine", "order-1")
+    assert re.fullmatch(r"order-1 cancelled after \S+: no stock\n", answer.err)
+    why = holdfast("why", "shop:engine", "order-1").out
+    assert re.search(r"It was cancelled by user ann \S+ ago \(.*\): no stock\.$", why, re.MULTILINE)
 
 
 def test_a_run_that_takes_too_long_is_7(holdfast: CommandLine) -> None:
@@ -78,11 +91,12 @@ def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
     run = core.stores.persistence.read(FindRun(RunName("default", "order-1")))
     assert run is not None
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    info = attrs.evolve(read_info(core, run), duration=timedelta(seconds=192))
     with Live(console=console) as live:
         view = ProgressSnapshot(
-            run=run, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, message="25%  packing"
+            run=info, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, message="25%  packing"
         )
-        Bars(live).show(view, run.created_at + 192_000_000)
+        Bars(live).show(view, info.created_at)
         with console.capture() as drawn:
             console.print(live.renderable)
     text = drawn.get()

@@ -9,7 +9,7 @@ from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.worker import sinks_of
 from holdfast.kernel.commands import OutboxFlush, OutboxSettle, StreamFailure
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
-from holdfast.ports.changes import UpdateStream
+from holdfast.ports.changes import Update
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.outbox import StreamKey
 from holdfast.ports.tables import STREAMS
@@ -40,11 +40,7 @@ def park(holdfast: CommandLine, id: str) -> None:
 
 def _let_its_time_come(key: StreamKey, tx: Transaction) -> None:
     tx.apply(
-        [
-            UpdateStream(attrs.evolve(one, due_at=0))
-            for one in tx.lock(STREAMS, [key])
-            if one.due_at is not None
-        ]
+        [Update(attrs.evolve(one, due_at=0)) for one in tx.lock(STREAMS, [key]) if one.due_at is not None]
     )
 
 
@@ -53,7 +49,7 @@ def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:
     added = holdfast("sink", "add", ENGINE, "audit", "--type", "run.*", "--since", "7d")
     assert (added.code, added.out.startswith("audit receives the events since ")) == (Exit.OK, True)
     (sink,) = holdfast("sink", "list", ENGINE, "--json").json
-    assert (sink["name"], sink["types"], sink["failures"], sink["dead_lettered"]) == (
+    assert (sink["name"], sink["types"], sink["failures"], sink["dead_letters"]) == (
         "audit",
         ["run.*"],
         0,

@@ -5,12 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.hosts.cli.step_table import STEPS_SHOWN, StepSummary, add_step
-from holdfast.ports.json import canonical
-from holdfast.ports.records.history import HistoryRow
+from holdfast.hosts.cli.run_show import ENTRIES_SHOWN
 from tests.unit.hosts.cli.conftest import CommandLine
-
-SECOND = 1_000_000
 
 
 def start(holdfast: CommandLine, workflow: str, arguments: str = "{}") -> None:
@@ -111,35 +107,10 @@ def test_a_function_that_is_blocked_says_why_and_what_to_do(holdfast: CommandLin
     assert holdfast("run", "list", "shop:engine", "--json").json[0]["status"] == "running"
 
 
-def row(number: int, type: str, **facts: object) -> HistoryRow:
-    return HistoryRow(
-        run="r", number=number, type=type, at=number * SECOND, node="bill", data=canonical(facts)
-    )
-
-
-def test_steps_are_in_the_order_in_which_they_came_to_something_last() -> None:
-    steps: dict[str, StepSummary] = {}
-    error = {"type": "E", "message": "", "code": "body_error"}
-    add_step(
-        steps, row(3, "step.retrying", call="1", step="x", attempt=1, started_at=1, retry_at=9, error=error)
-    )
-    add_step(steps, row(4, "timer.fired", call="2"))
-    add_step(steps, row(5, "step.completed", call="3", step="y", attempt=1, started_at=4 * SECOND))
-    assert [(one.call, one.state, one.retry_at, one.error) for one in steps.values()] == [
-        ("1", "retrying", 9, "E"),
-        ("3", "done", None, None),
-    ]
-    add_step(steps, row(9, "step.completed", call="1", step="x", attempt=2, started_at=8 * SECOND))
-    assert [(one.call, one.state, one.attempts, one.length) for one in steps.values()] == [
-        ("3", "done", 1, SECOND),
-        ("1", "done", 2, 9 * SECOND - 1),
-    ]
-
-
 def test_of_many_steps_the_last_are_shown(holdfast: CommandLine) -> None:
-    start(holdfast, "bills", f'{{"orders": {STEPS_SHOWN + 3}}}')
+    start(holdfast, "bills", f'{{"orders": {ENTRIES_SHOWN + 3}}}')
     shown_when(holdfast, has_ended)
     out = holdfast("run", "show", "shop:engine", "a").out
     assert "and 3 earlier steps: --history shows all" in out
     calls = [line.split()[0] for line in out.splitlines() if " file_away " in line]
-    assert calls == [str(number) for number in range(4, STEPS_SHOWN + 4)]
+    assert calls == [str(number) for number in range(4, ENTRIES_SHOWN + 4)]

@@ -26,7 +26,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER, DEAD_LETTER_AFTER_FAILURES
 from holdfast.ports.actors import Actor
-from holdfast.ports.changes import AppendHistory, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.errors import EventRefusedError, SinkExistsError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event
 from holdfast.ports.queries.outbox import ListDeadLetters, ListSinks
@@ -477,10 +477,10 @@ def test_a_long_history_comes_page_by_page(world: World) -> None:
     world.start("a")
     run = world.run("a")
     rows = [
-        AppendHistory(HistoryRow(run=run.key, number=number, type="stage.retrying", at=run.created_at))
+        Insert(HistoryRow(run=run.key, number=number, type="stage.retrying", at=run.created_at))
         for number in range(2, 1_001)
     ]
-    world.store.transact(lambda tx: tx.apply([*rows, UpdateRun(attrs.evolve(run, last_row=1_000))]))
+    world.store.transact(lambda tx: tx.apply([*rows, Update(attrs.evolve(run, last_row=1_000))]))
     world.flush(2)
 
     assert world.numbers("a") == list(range(1, 1_001))

@@ -9,17 +9,17 @@ from anyio import to_thread
 from typing_extensions import override
 
 from holdfast.hosts.execution.attempt_runtime import (
-    ANNOTATIONS_MAX,
-    BUFFERED_LINES_MAX,
     LINE_MAX,
     LINES_MAX,
     AttemptRuntime,
 )
 from holdfast.hosts.execution.bodies import Body
+from holdfast.hosts.execution.output_buffer import ANNOTATIONS_MAX, BUFFERED_LINES_MAX
 from holdfast.hosts.text import printable
+from holdfast.kernel.authoring.attempt_context import BlobRef
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.stage_context import BlobRef, StageContext
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import AnnotationOutput, AttemptOutput, JobWakeDue
 from holdfast.kernel.commands.codec import from_data
 from holdfast.ports.actors import Actor

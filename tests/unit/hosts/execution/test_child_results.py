@@ -12,7 +12,7 @@ from holdfast.hosts.execution.bodies import Body
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom
-from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Query
@@ -199,8 +199,8 @@ def test_the_children_of_many_runs_are_closed_some_at_a_time(
             )
             for child in range(width)
         ]
-        jobs = [AddJob(a_job(child.key)) for child in children]
-        changes = [CreateRun(parent), AddJob(owed), *map(CreateRun, children), *jobs]
+        jobs = [Insert(a_job(child.key)) for child in children]
+        changes = [Insert(parent), Insert(owed), *map(Insert, children), *jobs]
         bench.store.transact(lambda tx, changes=changes: tx.apply(changes))  # type: ignore[misc]
 
     bench.client.deliver_child_results()

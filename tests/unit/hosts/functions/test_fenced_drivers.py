@@ -5,13 +5,17 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from holdfast.hosts.functions import driver
 from holdfast.hosts.functions.loader import FRESH_SECONDS
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.authoring.workflow_context import workflow_context
 from holdfast.kernel.commands import (
+    AttemptReport,
     Completed,
+    JobHeartbeat,
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
@@ -206,3 +210,56 @@ async def test_a_try_that_was_lost_counts_for_whoever_has_a_clock_that_is_behind
     behind = bench.body()
     assert isinstance(await bench.run(behind), Completed)
     assert DONE == ["try 1", "try 2", "try 3"]
+
+
+@workflow
+async def logs_and_pays(order: str) -> str:
+    ctx = workflow_context()
+    ctx.log("begun")
+    ctx.publish("order.begun")
+    receipt = await charge("quick")
+    ctx.log("paid")
+    ctx.publish("order.paid", receipt)
+    ctx.annotate("receipt", receipt)
+    ctx.ai.record(topic="t", model="m")
+    return await charge(order)
+
+
+async def reported(bench: Bench) -> tuple[list[str], list[str], int, int]:
+    run = bench.engine.sync.handle(logs_and_pays, "x")
+    lines = [line.message for line in run.logs()]
+    published = [row.type for row in run.history() if row.type.startswith("user.")]
+    return lines, published, len(list(run.annotations())), len(list(run.ai_calls()))
+
+
+async def test_what_a_lost_driver_has_reported_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second driver executes the turn again that the first was in, stored or not."""
+    monkeypatch.setattr(driver, "PUBLISH_WITHIN", 0)
+    monkeypatch.setattr(driver, "OUTPUT_WITHIN", 0)
+    bench = Bench(logs_and_pays)
+    bench.start(logs_and_pays("slow"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(bench.run, bench.body())
+        await until(lambda: len(list(bench.engine.sync.handle(logs_and_pays, "x").logs())) == 2)
+        group.cancel_scope.cancel()
+    first = await reported(bench)
+    for _ in range(2):
+        lost(bench)
+        body = bench.body()
+        async with anyio.create_task_group() as group:
+            group.start_soon(bench.run, body)
+            await until(lambda: DONE.count("slow") > 1)
+            bench.engine.kernel.dispatch(
+                JobHeartbeat(
+                    attempts=(
+                        AttemptReport(
+                            job=body.attempt.job, epoch=body.attempt.epoch, outputs=body.runtime.take_all()
+                        ),
+                    )
+                )
+            )
+            group.cancel_scope.cancel()
+        DONE[:] = ["slow"]
+
+    assert first == (["begun", "paid"], ["user.order.begun", "user.order.paid"], 1, 1)
+    assert await reported(bench) == first

@@ -65,7 +65,7 @@ def test_a_function_begins_with_what_it_has_begun_with(
     history: Sequence[HistoryRow], begins_with: str
 ) -> None:
     """A step may be under way that is not recorded yet: a new driver must request the same one."""
-    drive = FunctionReplay(polls.machine("{}", began_at=0, seed="r"), text_of)
+    drive = FunctionReplay(polls.machine("{}", began_at=0, seed="r", run_id="r"), text_of)
     try:
         drive.open(history, begins=True)
         (asked,) = [one.request for one in drive.tries()]

@@ -68,7 +68,7 @@ CREATED = row(1, "run.created")
 def driven(
     code: Workflow[[], object], known: Sequence[HistoryRow], *news: Sequence[HistoryRow]
 ) -> FunctionReplay:
-    drive = FunctionReplay(code.machine("{}", began_at=AT, seed="k"), text_of)
+    drive = FunctionReplay(code.machine("{}", began_at=AT, seed="k", run_id="k"), text_of)
     drive.open(known)
     for rows in news:
         drive.take(JobRecorded(status="recorded", rows=tuple(rows)))

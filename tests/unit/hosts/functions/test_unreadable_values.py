@@ -284,4 +284,4 @@ def test_what_a_function_was_given_is_named() -> None:
     with pytest.raises(
         UnreadableValueError, match=r"what the run was given, row 1 of the history, can't be read"
     ):
-        pay.machine('{"amount":5}', began_at=BEGAN_AT, seed="s")
+        pay.machine('{"amount":5}', began_at=BEGAN_AT, seed="s", run_id="s")

@@ -9,7 +9,7 @@ import pytest
 from holdfast.hosts.maintenance.tick import KEPT_FOR, PRUNE_INTERVAL, Maintenance, Tick
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.changes import StoreReply
+from holdfast.ports.changes import Insert
 from holdfast.ports.clock import micros
 from holdfast.testing.conformance.builders import a_reply
 from tests.unit.hosts.attempt_harness import Bench
@@ -72,7 +72,7 @@ def test_the_expired_session_of_a_lost_worker_and_its_jobs_are_logged(
 def store(bench: Bench, age: timedelta) -> None:
     """Store a reply of this age."""
     reply = attrs.evolve(a_reply(), created_at=micros(bench.clock.now() - age))
-    bench.store.transact(lambda tx: tx.apply([StoreReply(reply)]))
+    bench.store.transact(lambda tx: tx.apply([Insert(reply)]))
 
 
 def test_two_ticks_together_did_what_each_of_them_did() -> None:

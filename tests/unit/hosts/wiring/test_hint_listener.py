@@ -15,7 +15,7 @@ from typing_extensions import override
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts.wiring import hint_listener as listener_module
 from holdfast.hosts.wiring.hint_listener import ThreadedHintListener
-from holdfast.ports.changes import CreateRun, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import RunsByKey
@@ -99,18 +99,18 @@ class World:
 
     def create(self, *numbers: int) -> None:
         runs = [a_run(number, status=RunStatus.RUNNING) for number in numbers]
-        self.store.transact(lambda tx: tx.apply([CreateRun(run) for run in runs]))
+        self.store.transact(lambda tx: tx.apply([Insert(run) for run in runs]))
 
     def end(self, number: int) -> None:
         (run,) = self.store.read(RunsByKey((a_key(number),)))
         self.store.asked.clear()
-        self.store.transact(lambda tx: tx.apply([UpdateRun(evolve(run, status=RunStatus.COMPLETED))]))
+        self.store.transact(lambda tx: tx.apply([Update(evolve(run, status=RunStatus.COMPLETED))]))
 
     def append(self, number: int) -> None:
         """Let the history of a run have one row more, as far as the run's own row says."""
         (run,) = self.store.read(RunsByKey((a_key(number),)))
         self.store.asked.clear()
-        self.store.transact(lambda tx: tx.apply([UpdateRun(evolve(run, last_row=run.last_row + 1))]))
+        self.store.transact(lambda tx: tx.apply([Update(evolve(run, last_row=run.last_row + 1))]))
 
     @property
     def asked(self) -> list[set[str]]:

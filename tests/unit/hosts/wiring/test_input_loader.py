@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import Blocked, Failed
 from holdfast.ports.blobs import BlobStore
-from holdfast.ports.changes import AddMapItems, AppendHistory, CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
@@ -132,9 +132,7 @@ def bench_with_values() -> Bench:
         a_completed_row(1, 5, output='"b"', node="bill", item=1),
     ]
     page = MapItems(run=a_key(1), node="bill", page=1, items=compact([["1", None], ["[2]", None]]))
-    bench.store.transact(
-        lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, rows), AddMapItems(page)])
-    )
+    bench.store.transact(lambda tx: tx.apply([Insert(a_run(1)), *map(Insert, rows), Insert(page)]))
     return bench
 
 
@@ -170,9 +168,7 @@ def bench_with_failures() -> Bench:
         a_completed_row(1, 5, item=0, output='{"b":1, "a":2}'),
         a_completed_row(2, 1, output='"of 2"'),
     ]
-    bench.store.transact(
-        lambda tx: tx.apply([CreateRun(a_run(1)), CreateRun(a_run(2)), *map(AppendHistory, rows)])
-    )
+    bench.store.transact(lambda tx: tx.apply([Insert(a_run(1)), Insert(a_run(2)), *map(Insert, rows)]))
     return bench
 
 
@@ -250,7 +246,7 @@ def test_parts_of_a_partial_value_may_be_in_blobs() -> None:
         evolve(a_completed_row(1, 1, item=1), payload=large),
         evolve(a_failed_row(1, 2, item=0), payload=large),
     ]
-    bench.store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, rows)]))
+    bench.store.transact(lambda tx: tx.apply([Insert(a_run(1)), *map(Insert, rows)]))
 
     text = bench.core.inputs.text(a_key(1), partial_reference("bill", 1, 2))
 
@@ -270,7 +266,7 @@ def test_parts_may_be_in_blobs() -> None:
     bench = Bench(Pipeline("w", input=str).pipe(say), blobs=blobs)
     large = Payloads(blobs).put(LARGE, PLACE)
     rows = [a_completed_row(1, 1, output="10"), evolve(a_completed_row(1, 2), payload=large)]
-    bench.store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, rows)]))
+    bench.store.transact(lambda tx: tx.apply([Insert(a_run(1)), *map(Insert, rows)]))
 
     text = bench.core.inputs.text(a_key(1), list_reference((1, 2)))
 

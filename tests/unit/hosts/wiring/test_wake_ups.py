@@ -19,10 +19,11 @@ from holdfast.hosts.wiring.wake_ups import (
     WakeUps,
     wake_up_key,
 )
-from holdfast.ports.changes import AddJob, Change, DeleteJob, DeleteJobs, UpdateJob
+from holdfast.ports.changes import Change, Delete, DeleteJobs, Insert, Update
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.tables import JOBS
 from holdfast.testing.scheduler import MemoryScheduler
 
 RUN: Final = "01TESTKEY00000000000000001"
@@ -73,11 +74,11 @@ def scheduler() -> Noted:
 
 
 def sleepers(number: int) -> list[Change]:
-    return [AddJob(evolve(JOB, number=at, wake_at=NOON + at)) for at in range(number)]
+    return [Insert(evolve(JOB, number=at, wake_at=NOON + at)) for at in range(number)]
 
 
 def test_a_sleeper_gets_the_message_that_names_it_when_it_is_due(scheduler: Noted) -> None:
-    WakeUps(scheduler, before).follow([UpdateJob(JOB)])
+    WakeUps(scheduler, before).follow([Update(JOB)])
 
     (wake_up,) = scheduler.pending
     assert wake_up.key == wake_up_key("default", f"{RUN}.1") == f"holdfast/default/{RUN}.1"
@@ -88,11 +89,11 @@ def test_a_sleeper_gets_the_message_that_names_it_when_it_is_due(scheduler: Note
 @pytest.mark.parametrize(
     "changes",
     [
-        [UpdateJob(evolve(JOB, wake_at=None))],
-        [UpdateJob(evolve(JOB, state=JobState.QUEUED, wake_at=None))],
-        [UpdateJob(JOB), UpdateJob(evolve(JOB, state=JobState.LEASED, wake_at=None))],
-        [UpdateJob(JOB), DeleteJob(JOB.key)],
-        [DeleteJob(JOB.key), DeleteJobs(RUN)],
+        [Update(evolve(JOB, wake_at=None))],
+        [Update(evolve(JOB, state=JobState.QUEUED, wake_at=None))],
+        [Update(JOB), Update(evolve(JOB, state=JobState.LEASED, wake_at=None))],
+        [Update(JOB), Delete(JOBS, JOB.key)],
+        [Delete(JOBS, JOB.key), DeleteJobs(RUN)],
         [],
     ],
 )
@@ -107,7 +108,7 @@ def test_who_does_not_sleep_until_an_instant_costs_no_request(
 def test_the_same_wake_up_is_asked_for_once_and_another_one_replaces_it(scheduler: Noted) -> None:
     wake_ups = WakeUps(scheduler, before)
     for job in (JOB, JOB, evolve(JOB, epoch=4, wake_at=NOON + 5_000_000)):
-        wake_ups.follow([UpdateJob(job)])
+        wake_ups.follow([Update(job)])
 
     assert len(scheduler.asked) == 2
     (wake_up,) = scheduler.pending
@@ -116,12 +117,12 @@ def test_the_same_wake_up_is_asked_for_once_and_another_one_replaces_it(schedule
 
 @pytest.mark.parametrize(
     "change",
-    [UpdateJob(evolve(JOB, state=JobState.QUEUED, wake_at=None)), DeleteJob(JOB.key), DeleteJobs(RUN)],
+    [Update(evolve(JOB, state=JobState.QUEUED, wake_at=None)), Delete(JOBS, JOB.key), DeleteJobs(RUN)],
     ids=["awake", "closed", "its run has ended"],
 )
 def test_a_wake_up_that_is_of_no_use_any_more_is_taken_back_once(scheduler: Noted, change: Change) -> None:
     wake_ups = WakeUps(scheduler, before)
-    wake_ups.follow([UpdateJob(JOB)])
+    wake_ups.follow([Update(JOB)])
     wake_ups.follow([change])
     wake_ups.follow([change])
 
@@ -132,8 +133,8 @@ def test_a_wake_up_that_is_of_no_use_any_more_is_taken_back_once(scheduler: Note
 def test_a_wake_up_whose_time_has_come_is_not_taken_back(scheduler: Noted) -> None:
     """It was sent, or is about to be: the request would be wasted."""
     wake_ups = WakeUps(scheduler, lambda: instant(NOON))
-    wake_ups.follow([UpdateJob(JOB)])
-    wake_ups.follow([DeleteJob(JOB.key)])
+    wake_ups.follow([Update(JOB)])
+    wake_ups.follow([Delete(JOBS, JOB.key)])
 
     assert len(scheduler.asked) == 1
 
@@ -166,7 +167,7 @@ def test_a_scheduler_that_fails_is_left_alone_for_a_while_and_nobody_suffers(
     numbers = count()
 
     def sleep() -> None:
-        wake_ups.follow([UpdateJob(evolve(JOB, number=next(numbers)))])
+        wake_ups.follow([Update(evolve(JOB, number=next(numbers)))])
 
     with caplog.at_level(logging.WARNING):
         for scheduler.error in (UnavailableError("it is away"), ValueError("a bug of its")):
@@ -183,9 +184,9 @@ def test_a_scheduler_that_fails_is_left_alone_for_a_while_and_nobody_suffers(
 def test_so_many_are_remembered_and_no_more(scheduler: Noted) -> None:
     wake_ups = WakeUps(scheduler, before)
     for number in range(KNOWN_MAX + 1):
-        wake_ups.follow([UpdateJob(evolve(JOB, number=number))])
+        wake_ups.follow([Update(evolve(JOB, number=number))])
     scheduler.asked.clear()
-    wake_ups.follow([DeleteJob(evolve(JOB, number=0).key)])
+    wake_ups.follow([Delete(JOBS, evolve(JOB, number=0).key)])
     assert scheduler.asked == []
-    wake_ups.follow([DeleteJob(evolve(JOB, number=1).key)])
+    wake_ups.follow([Delete(JOBS, evolve(JOB, number=1).key)])
     assert len(scheduler.asked) == 1

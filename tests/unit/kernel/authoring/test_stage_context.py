@@ -1,7 +1,7 @@
 """The stage context on an in-memory host."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from holdfast.kernel.authoring import (
 )
 from holdfast.kernel.authoring.ai import AiCallOptions
 from holdfast.kernel.authoring.artifacts import BYTES
-from holdfast.kernel.authoring.stage_context import Level
+from holdfast.kernel.authoring.attempt_context import Level
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import AnnotationScope
@@ -113,7 +113,7 @@ class MemoryRuntime:
     def progress(self, done: float, of: float, message: str, /) -> None:
         self.noted.append((done, of, message))
 
-    def log(self, message: str, fields: dict[str, str | float | bool], /, level: Level = "info") -> None:
+    def log(self, message: str, fields: Mapping[str, str | float | bool], /, level: Level = "info") -> None:
         self.noted.append((message, fields) if level == "info" else (message, fields, level))
 
     def annotate(
@@ -122,7 +122,7 @@ class MemoryRuntime:
         value: object,
         /,
         *,
-        scope: AnnotationScope,
+        scope: AnnotationScope | None,
         actor: Actor | None,
         reason: str,
         key: str | None,

@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
 )
 from holdfast.kernel.dispatch.command_batches import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
-from holdfast.ports.changes import Change, CreateRun, UpdateRun
+from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.errors import (
     CommandError,
     ConflictError,
@@ -44,6 +44,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.runs import PendingDeliveries
+from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros, Payload
 from tests.unit.kernel.world import (
     World,
@@ -100,11 +101,13 @@ class _Choosing:
         if any(POISON in repr(change) for change in changes):
             self._choosy.refused += 1
             raise RefusedError("not in here")
-        created = sum(isinstance(change, CreateRun) for change in changes)
+        created = sum(isinstance(change, Insert) and isinstance(change.record, Run) for change in changes)
         if self._choosy.calm_with is not None and created > self._choosy.calm_with:
             self._choosy.refused += 1
             raise ConflictError("somebody was there first")
-        self._choosy.batches.append(sum(isinstance(change, UpdateRun) for change in changes))
+        self._choosy.batches.append(
+            sum(isinstance(change, Update) and isinstance(change.record, Run) for change in changes)
+        )
         self._inner.apply(changes)
 
 
@@ -193,7 +196,7 @@ def test_a_run_without_a_plan_harms_nobody_in_its_batch() -> None:
     world.create("x")
     world.create("y", workflow="v")
     first, second = world.claim(world.open())
-    world.put(UpdateRun(attrs.evolve(world.run("x"), plan="lost")))
+    world.put(Update(attrs.evolve(world.run("x"), plan="lost")))
 
     refused, settled = world.kernel.dispatch_many((completing(first), completing(second)))
 

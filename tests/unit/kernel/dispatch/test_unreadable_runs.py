@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
 from holdfast.kernel.rules import registry
-from holdfast.ports.changes import AppendHistory, Change, DeleteJobs, UpdateJob, UpdateRun
+from holdfast.ports.changes import Change, DeleteJobs, Insert, Update
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import Run, RunStatus
@@ -34,10 +34,10 @@ from tests.unit.kernel.world import World, completing, field, payload, pipeline,
 Damage = Callable[[Run, Job], Change]
 
 DAMAGES: dict[str, Damage] = {
-    "progress": lambda run, _: UpdateRun(attrs.evolve(run, progress="[")),
-    "place": lambda run, _: UpdateRun(attrs.evolve(run, progress='{"group":7,"input":1,"nodes":{}}')),
-    "plan": lambda run, _: UpdateRun(attrs.evolve(run, plan="gone")),
-    "mailbox": lambda run, _: UpdateRun(attrs.evolve(run, mailbox="7")),
+    "progress": lambda run, _: Update(attrs.evolve(run, progress="[")),
+    "place": lambda run, _: Update(attrs.evolve(run, progress='{"group":7,"input":1,"nodes":{}}')),
+    "plan": lambda run, _: Update(attrs.evolve(run, plan="gone")),
+    "mailbox": lambda run, _: Update(attrs.evolve(run, mailbox="7")),
 }
 
 
@@ -82,7 +82,7 @@ def test_a_blocked_run_is_logged_once() -> None:
     world = a_world(blocked)
     world.create("y")
     (attempt,) = world.claim(world.open())
-    world.put(UpdateRun(attrs.evolve(world.run("y"), progress="[")))
+    world.put(Update(attrs.evolve(world.run("y"), progress="[")))
 
     for _ in range(3):
         assert isinstance(world.kernel.dispatch_many([completing(attempt)])[0], UnreadableRowError)
@@ -98,7 +98,7 @@ def test_a_search_passes_over_the_run_and_goes_on() -> None:
         world.create(name)
     session = world.open()
     world.claim(session)
-    world.put(UpdateRun(attrs.evolve(world.run("y"), plan="gone")))
+    world.put(Update(attrs.evolve(world.run("y"), plan="gone")))
     world.wait(1_000)
     world.kernel.dispatch(SessionReap(grace=0))
     world.kernel.dispatch(LeaseReapStale(limit=10))
@@ -114,7 +114,7 @@ def test_a_repair_of_others_is_made() -> None:
     for name in ("x", "y"):
         world.create(name)
     world.put(
-        UpdateRun(attrs.evolve(world.run("y"), progress="[")),
+        Update(attrs.evolve(world.run("y"), progress="[")),
         DeleteJobs(world.run("y").key),
         DeleteJobs(world.run("x").key),
     )
@@ -135,7 +135,7 @@ def test_a_history_that_goes_on_beyond_the_last_row_blocks_the_run() -> None:
     (attempt,) = world.claim(world.open())
     run, last = world.run("y"), world.history("y")[-1]
     beyond = attrs.evolve(last, number=run.last_row + 1, type="odd")
-    world.put(AppendHistory(beyond))
+    world.put(Insert(beyond))
 
     (answer,) = world.kernel.dispatch_many([completing(attempt)])
 
@@ -188,7 +188,7 @@ def test_a_decision_that_fails_without_a_run_raises(monkeypatch: pytest.MonkeyPa
 def test_a_run_without_its_plan_is_ended_by_terminate() -> None:
     world = a_world()
     world.create("x")
-    world.put(UpdateRun(attrs.evolve(world.run("x"), plan="gone")))
+    world.put(Update(attrs.evolve(world.run("x"), plan="gone")))
 
     assert world.kernel.dispatch(RunTerminate(run_id="x", reason="damaged")).changed
     assert world.run("x").status is RunStatus.CANCELLED
@@ -200,7 +200,7 @@ def test_what_is_claimed_is_what_can_be_read() -> None:
     world = a_world()
     for name in ("x", "y"):
         world.create(name)
-    world.put(UpdateJob(attrs.evolve(world.jobs("y")[0], input="{")))
+    world.put(Update(attrs.evolve(world.jobs("y")[0], input="{")))
 
     claimed = world.kernel.dispatch(JobClaim(session=world.open(), queue_claims=world.lanes(), limit=10))
     world.kernel.block_unreadable(world.run("y").key, None)
@@ -218,10 +218,10 @@ def a_pending_run_that_is_blocked(world: World, *, paused: bool = False) -> None
     if paused:
         world.do(RunPause(run_id="x"))
     run = world.run()
-    world.put(UpdateRun(attrs.evolve(run, plan="gone")))
+    world.put(Update(attrs.evolve(run, plan="gone")))
     world.kernel.block_unreadable(run.key, None)
     assert world.run().status is RunStatus.BLOCKED
-    world.put(UpdateRun(attrs.evolve(world.run(), plan=run.plan)))
+    world.put(Update(attrs.evolve(world.run(), plan=run.plan)))
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -58,7 +58,7 @@ def new_machine(call: Any) -> FunctionMachine:
     """Return the machine of a call such as `fulfil("x")`."""
     workflow = cast("Workflow[..., object]", call.definition)
     text = encode(call.value, workflow.input_type)
-    return workflow.machine(text, began_at=BEGAN_AT, seed="run")
+    return workflow.machine(text, began_at=BEGAN_AT, seed="run", run_id="run")
 
 
 def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, FunctionEvent]] = ()) -> Played:

@@ -22,7 +22,7 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.ports.changes import UpdateRun
+from holdfast.ports.changes import Update
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import FindRun
@@ -276,7 +276,7 @@ def test_whatever_holds_a_run_up_it_is_run_again(status: RunStatus) -> None:
     world = World(LINE)
     world.create()
     world.complete(world.claim_one(world.open()))
-    world.put(UpdateRun(attrs.evolve(world.run(), status=status)))
+    world.put(Update(attrs.evolve(world.run(), status=status)))
 
     answer = world.rerun()
 

@@ -89,6 +89,7 @@ def create_runs() -> None:
         number("children"),
         number("queue_position"),
         words("mailbox", nullable=True),
+        number("reported_row"),
         sa.PrimaryKeyConstraint("key"),
         sa.UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
     )
@@ -307,6 +308,7 @@ def create_attempt_output() -> None:
         key("id"),
         number("job"),
         number("epoch"),
+        key("call"),
         number("at"),
         key("kind"),
         words("data"),
@@ -363,6 +365,7 @@ def create_artifacts() -> None:
         key("run"),
         number("job"),
         number("epoch"),
+        key("call"),
         key("name"),
         key("node"),
         number("item", nullable=True),
@@ -371,7 +374,7 @@ def create_artifacts() -> None:
         number("size"),
         words("sha256"),
         words("blob"),
-        sa.PrimaryKeyConstraint("run", "job", "epoch", "name"),
+        sa.PrimaryKeyConstraint("run", "job", "epoch", "call", "name"),
     )
     index("holdfast_artifacts_named", "holdfast_artifacts", ["run", "name", "job", "epoch"])
 

@@ -23,7 +23,7 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunDeliver,
 )
-from holdfast.ports.changes import DeleteJobs, UpdateRun
+from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.audit import (
@@ -149,7 +149,7 @@ def test_rows_that_the_run_does_not_count_are_none_that_were_added_meanwhile() -
     world = World(pipeline(stage("a")))
     world.create()
     world.do(settling(world.claim_one(world.open()), failed()))
-    world.store.transact(lambda tx: tx.apply([UpdateRun(attrs.evolve(world.run(), last_row=1))]))
+    world.store.transact(lambda tx: tx.apply([Update(attrs.evolve(world.run(), last_row=1))]))
 
     assert _examined(world, world.store) == {"O1"}
 
@@ -195,7 +195,7 @@ def test_a_run_that_can_not_be_read_keeps_nobody_from_the_others(repair: bool) -
     world = World(pipeline(stage("a")))
     world.create("x")
     world.create("y")
-    world.put(UpdateRun(attrs.evolve(world.run("x"), progress="[")), DeleteJobs(world.run("y").key))
+    world.put(Update(attrs.evolve(world.run("x"), progress="[")), DeleteJobs(world.run("y").key))
 
     assert _examined(world, world.store, repair=repair) == {"unreadable", "S7"}
     assert _examined(world, world.store) == ({"unreadable"} if repair else {"unreadable", "S7"})

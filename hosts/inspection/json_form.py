@@ -1,0 +1,51 @@
+"""JSON forms of what the client returns: one encoder for all its classes.
+
+They are the `--json` output of the command line, and are listed in docs/reference/documents.md.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import Any, cast, get_args
+
+import attrs
+
+
+def json_form(value: object) -> object:
+    """Return a value as JSON data.
+
+    An object of an attrs class becomes an object with its fields. A duration is a number of seconds, and the name of
+    its field ends in `_seconds`. An instant is text in ISO 8601, in UTC and with microseconds. A decimal number is
+    text. Everything else must be JSON data already.
+    """
+    cls: Any = type(value)
+    if attrs.has(cls):
+        return {key: json_form(getattr(value, name)) for name, key in keys_of(cls).items()}
+    match value:
+        case datetime():
+            text = value.astimezone(UTC).isoformat(timespec="microseconds")
+            return text.replace("+00:00", "Z")
+        case timedelta():
+            return value.total_seconds()
+        case Decimal():
+            return f"{value:f}"
+        case Enum():
+            return value.value
+        case Mapping():
+            items = cast("Mapping[object, object]", value).items()
+            return {str(name): json_form(one) for name, one in items}
+        case tuple() | list():
+            return [json_form(one) for one in cast("tuple[object, ...]", value)]
+        case _:
+            return value
+
+
+@cache
+def keys_of(cls: type[attrs.AttrsInstance]) -> Mapping[str, str]:
+    """Return the keys of the JSON form of an attrs class, by the names of its fields."""
+    return {
+        one.name: f"{one.name}_seconds" if timedelta in (one.type, *get_args(one.type)) else one.name
+        for one in attrs.fields(cls)
+    }
