@@ -32,6 +32,10 @@ class OnInsert(StrEnum):
     """It replaces that row."""
 
 
+def _values_of_unique(table: "Table[Any, Any]") -> Callable[[Any], tuple[object, ...]]:
+    return attrgetter(*table.unique) if table.unique else lambda _: ()
+
+
 @attrs.frozen(eq=False)
 class Table(Generic[Record, Key]):
     """One kind of row. A table equals only itself."""
@@ -46,11 +50,9 @@ class Table(Generic[Record, Key]):
     """Other fields whose values together are a unique name: no two rows share it, unless one of them is None."""
     on_insert: OnInsert = OnInsert.REFUSE
 
-    _unique_of: Callable[[Record], tuple[object, ...]] = attrs.field(init=False, repr=False)
-
-    @_unique_of.default
-    def _(self) -> Callable[[Record], tuple[object, ...]]:
-        return attrgetter(*self.unique) if self.unique else lambda _: ()
+    _unique_of: Callable[[Record], tuple[object, ...]] = attrs.field(
+        init=False, repr=False, default=attrs.Factory(_values_of_unique, takes_self=True)
+    )
 
     def name_of(self, record: Record) -> tuple[object, ...] | None:
         """Return the unique name of a record, besides its key; None if it has none."""
@@ -93,10 +95,7 @@ ANNOTATIONS: Final[Table[Annotation, tuple[str, int, str]]] = Table(
     unique=("run", "key", "name"),
 )
 ARTIFACTS: Final[Table[Artifact, tuple[str, int, int, str, str]]] = Table(
-    "artifacts",
-    Artifact,
-    ("run", "job", "epoch", "call", "name"),
-    attrgetter("run", "job", "epoch", "call", "name"),
+    "artifacts", Artifact, ("run", "job", "epoch", "call", "name"), attrgetter("key")
 )
 AI_CALLS: Final[Table[AiCall, tuple[str, int, str]]] = Table(
     "ai_calls",

@@ -1,7 +1,7 @@
 """The rows of a store as plain dictionaries: the kernel's working set, and the storage of the in-memory store."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
@@ -31,7 +31,6 @@ from holdfast.ports.tables import (
     AI_CALLS,
     ANNOTATIONS,
     ARTIFACTS,
-    HISTORY,
     JOBS,
     LEADERS,
     MAP_ITEMS,
@@ -47,11 +46,8 @@ from holdfast.ports.tables import (
     STREAMS,
     TABLE_OF,
     TABLES,
-    Key,
     OnInsert,
-    Record,
     StoredRecord,
-    Table,
 )
 
 _NAMED: Final = tuple(table for table in TABLES if table.unique)
@@ -115,20 +111,6 @@ class Tables:
         """Return a job, or None if it does not exist."""
         of_run = self.jobs.get(key.run)
         return of_run.get(key.number) if of_run else None
-
-    def row(self, table: Table[Record, Key], key: Key) -> Record | None:
-        """Return the row of a table with this key, or None."""
-        found: Record | None
-        at: Any = key
-        if table is JOBS:
-            found = cast("Record | None", self.job(at))
-        elif table is HISTORY:
-            rows = self.history.get(at[0], [])
-            place = at[1] - rows[0].number if rows else -1
-            found = cast("Record", rows[place]) if 0 <= place < len(rows) else None
-        else:
-            found = self.rows[table].get(at)
-        return found
 
     def whole_history(self, run: Run) -> list[HistoryRow]:
         """Return the history of a run, with the rows that it keeps of earlier generations."""

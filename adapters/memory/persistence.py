@@ -145,9 +145,8 @@ class MemoryTransaction:
             for record in rows.values():
                 self._check_insert(record, net)
         for table, rows in net.updated.items():
-            for key in rows:
-                if self._tables.row(table, key) is None:
-                    raise HoldfastError(f"{table.name}: {key} is to be updated and is not there")
+            if len(self.get(table, rows.keys())) < len(rows):
+                raise HoldfastError(f"{table.name}: a row is to be updated and is not there: {sorted(rows)}")
         self.pending = tuple(changes)
 
     def _check_insert(self, record: StoredRecord, net: NetChanges) -> None:
@@ -156,9 +155,6 @@ class MemoryTransaction:
         taken = None if table.on_insert is not OnInsert.REFUSE else self._tables.taken(record)
         if taken is None:
             return
-        deleted = (
-            self._tables.row(table, key)
-            for key in (net.removed_runs if table is RUNS else net.deleted[table])
-        )
-        if not any(row is not None and taken in (table.key_of(row), table.name_of(row)) for row in deleted):
+        deleted = self.get(table, net.removed_runs if table is RUNS else net.deleted[table])
+        if not any(taken in (table.key_of(row), table.name_of(row)) for row in deleted):
             raise ConflictError(f"{table.name}: {taken} exists")

@@ -10,6 +10,7 @@ from holdfast.adapters.memory.queries.handlers import dead_lettered_in, node_row
 from holdfast.ports import searches as s
 from holdfast.ports import tables as t
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
@@ -25,9 +26,26 @@ K = TypeVar("K")
 
 def rows_by_key(tables: Tables, table: t.Table[R, K], keys: Collection[K]) -> list[R]:
     """Return the rows of a table with these keys, ascending."""
+    row_at = _ROW_AT.get(table)
     ordered: list[K] = sorted(set[Any](keys))
-    found = (tables.row(table, key) for key in ordered)
+    found = (
+        map(tables.rows[table].get, ordered) if row_at is None else (row_at(tables, key) for key in ordered)
+    )
     return [row for row in found if row is not None]
+
+
+def _history_row(tables: Tables, key: tuple[str, int]) -> HistoryRow | None:
+    run, number = key
+    history = tables.history.get(run, [])
+    at = number - history[0].number if history else -1
+    return history[at] if 0 <= at < len(history) else None
+
+
+_ROW_AT: Final[Mapping[t.Table[Any, Any], Callable[[Tables, Any], Any]]] = {
+    t.JOBS: Tables.job,
+    t.HISTORY: _history_row,
+}
+"""How rows are found that are not in `Tables.rows`."""
 
 
 class Store(NamedTuple):
@@ -193,12 +211,14 @@ def _node_results(store: Store, search: s.NodeResults) -> Sequence[s.CompletedRo
 
 
 def _annotation_keys(store: Store, search: s.AnnotationKeys) -> Sequence[tuple[str, str, str]]:
-    return sorted(name for name in store.tables.names[t.ANNOTATIONS] if name[:2] in search.keys)
+    wanted = set(search.keys)
+    return sorted(name for name in store.tables.names[t.ANNOTATIONS] if name[:2] in wanted)
 
 
 def _run_annotations(store: Store, search: s.RunAnnotations) -> Sequence[Annotation]:
+    runs = set(search.runs)
     found = sorted(store.tables.annotations.items())
-    return [one for _, one in found if one.run in search.runs and one.scope is AnnotationScope.RUN]
+    return [one for _, one in found if one.run in runs and one.scope is AnnotationScope.RUN]
 
 
 def _sinks_by_name(store: Store, search: s.SinksByName) -> Sequence[Sink]:

@@ -1,6 +1,4 @@
-"""The SQL statements of transactions, built once per database."""
-
-# statements are put together from names that are constants of this program
+"""The writes of transactions, built once per database."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -50,10 +48,6 @@ _ADVANCE_STREAM: Final = (
     "THEN excluded.due_at ELSE holdfast_outbox.due_at END"
 )
 """The SQL of `AdvanceStreams` for a stream that exists."""
-
-
-def _listed(columns: Sequence[str], table: str) -> str:
-    return ", ".join(f"{table}.{column}" for column in columns)
 
 
 @attrs.frozen

@@ -74,7 +74,7 @@ def _blocked_runs(net: NetChanges) -> Sequence[Row]:
 
 def _key_rows(keys: Iterable[Any]) -> Sequence[Row]:
     """Return keys as rows, ascending."""
-    return [key if isinstance(key, tuple) else (key,) for key in sorted(keys)]
+    return [(key,) if isinstance(key, str) else tuple(key) for key in sorted(keys)]
 
 
 def _updates(

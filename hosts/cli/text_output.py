@@ -123,7 +123,7 @@ def _details(event: RunEvent) -> str:
         texts = (kind, one_line(str(data["message"])) if data["message"] else None)
         parts.append(": ".join(str(text) for text in texts if text))
     parts.extend(f"{name}: {data[name]}" for name in ("reason", "cause") if name in data)
-    if issubclass(events.class_of(event.type), events.OperatorEvent) and "actor" in data:
+    if "actor" in data and issubclass(events.class_of(event.type), events.OperatorEvent):
         parts.append(f"by {Actor.of(data['actor']).text}")
     value = "" if event.payload is None else f" → {preview_text(event.payload, 60)}"
     return safe(f"{', '.join(parts)}{value}")

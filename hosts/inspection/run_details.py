@@ -17,14 +17,7 @@ from holdfast.hosts.inspection.bounds import CHILDREN_SHOWN, ENTRIES_MAX, HISTOR
 from holdfast.hosts.inspection.children import ChildInfo, children_of
 from holdfast.hosts.inspection.logs import LogLine, LogReader, ProgressInfo, progress_of
 from holdfast.hosts.inspection.open_calls import open_calls_of
-from holdfast.hosts.inspection.run_info import (
-    CANCELLATIONS,
-    RunEvent,
-    RunInfo,
-    canceller_of,
-    event_of,
-    read_info,
-)
+from holdfast.hosts.inspection.run_info import RunEvent, RunInfo, canceller_of, event_of, read_info
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.value_previews import ValuePreview, preview_of
@@ -121,7 +114,7 @@ class RunDetails(RunInfo):
     started_by: Actor | None
     """Who started it; None if unknown."""
     cancelled_by: Actor | None
-    """Who cancelled or terminated it; None if unknown."""
+    """Who cancelled or terminated it; None if nobody did, or it is unknown who."""
     continues: int | None
     """The number of the generation that continued as this one; None if none did."""
     attempt: int | None
@@ -172,11 +165,11 @@ class _History:
     """By name."""
     steps: dict[str, StepDetails] = attrs.field(factory=dict[str, StepDetails])
     """By call, the latest change last."""
+    started_by: Actor | None = None
+    of_operators: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
+    """The rows of what operators did."""
     continues: int | None = None
     attempt: int = 1
-    started_by: Actor | None = None
-    ends: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
-    """The rows of its cancellations."""
 
 
 def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) -> RunDetails:
@@ -200,7 +193,7 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     return RunDetails(
         **info,
         started_by=derived.started_by,
-        cancelled_by=canceller_of(derived.ends),
+        cancelled_by=canceller_of(derived.of_operators),
         continues=derived.continues,
         attempt=derived.attempt if plan.run_attempts > 1 else None,
         max_attempts=limit_of_attempts(plan.run_attempts) if plan.run_attempts > 1 else None,
@@ -253,8 +246,8 @@ def _read_history(core: Core, run: Run, most: int | None) -> _History:
             created = events.RunCreated.from_row(row)
             history.continues, history.attempt = created.continues, created.attempt or 1
             history.started_by = created.actor
-        elif row.type in CANCELLATIONS:
-            history.ends.append(row)
+        elif issubclass(events.class_of(row.type), events.OperatorEvent):
+            history.of_operators.append(row)
         stage = history.stages.get(row.node or "") if row.type.startswith("stage.") else None
         if stage is not None:
             history.stages[stage.name] = stages.add_event(stage, row)

@@ -26,7 +26,7 @@ from holdfast.ports.unreadable import PARSE_ERRORS, unreadable
 
 _log = logging.getLogger("holdfast.runs")
 
-CANCELLATIONS: Final = frozenset(
+_CANCELS: Final = frozenset(
     event.type for event in (events.RunCancelling, events.RunCancelled, events.RunTerminated)
 )
 
@@ -259,7 +259,7 @@ def _instant(at: int | None) -> datetime | None:
 def canceller_of(rows: Sequence[HistoryRow]) -> Actor | None:
     """Return who cancelled or terminated a run with these history rows; None if unknown."""
     for row in reversed(rows):
-        match events.event_of(row) if row.type in CANCELLATIONS else None:
+        match events.event_of(row) if row.type in _CANCELS else None:
             case events.RunTerminated(actor=actor):
                 return actor
             case events.RunCancelling(actor=actor) | events.RunCancelled(actor=actor) if actor is not None:

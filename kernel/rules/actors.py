@@ -37,13 +37,12 @@ def signed(decide: _Decide[C, R]) -> _Decide[C, R]:
 
 def _signed(change: Change, actor: Actor) -> Change:
     """Return a change with the actor in its event. A message that is delivered again keeps its own."""
-    if not isinstance(change, Insert) or not isinstance(change.record, HistoryRow):
+    if not (isinstance(change, Insert) and isinstance(change.record, HistoryRow)):
         return change
-    row = change.record
-    kind = events.class_of(row.type)
+    kind = events.class_of(change.record.type)
     if not issubclass(kind, events.OperatorEvent):
         return change
-    event = kind.from_row(row)
+    event = kind.from_row(change.record)
     if event.actor is not None or getattr(event, "again", None) is not None:
         return change
-    return Insert(evolve(row, data=evolve(event, actor=actor).data))
+    return Insert(evolve(change.record, data=evolve(event, actor=actor).data))

@@ -162,7 +162,7 @@ PROGRESS: Final = (
                 "        def remember(tx: Transaction) -> None:\n"
                 "            now = micros(self.clock.now())\n"
                 "            known = {(reply.namespace, reply.key) for reply in tx.get(REPLIES, sorted(keyed))}\n"
-                "            tx.apply([StoreReply(reply_of(*keyed[key], now)) for key in keyed if key not in known])\n"
+                "            tx.apply([Insert(reply_of(*keyed[key], now)) for key in keyed if key not in known])\n"
                 "\n"
                 "        if keyed:\n"
                 "            self.persistence.transact(remember)\n"

@@ -66,11 +66,9 @@ async def wrong_bookings(order: Order) -> None:
     await book(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+@step.in_transaction  # type: ignore[arg-type, type-var]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
 def without_connection(order: Order) -> str:
     return order.id
-
-
-step.in_transaction(without_connection)  # type: ignore[arg-type, type-var]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 # functions

@@ -3,11 +3,7 @@
 from attrs import evolve
 from typing_extensions import Unpack
 
-from holdfast.ports.changes import (
-    AdvanceStreams,
-    Insert,
-    Update,
-)
+from holdfast.ports.changes import AdvanceStreams, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import (
     BlobsOf,

@@ -30,7 +30,7 @@ def main(url):
 HAMMER = """
 from attrs import evolve
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
 

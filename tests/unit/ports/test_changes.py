@@ -162,6 +162,7 @@ THERE: Sequence[Change] = (
     Insert(a_row(1, 1)),
     Insert(a_page(1, 0)),
     Insert(a_reply("k")),
+    Insert(a_note(1)),
 )
 TAKEN: Sequence[Change] = (
     Insert(a_run(1, id="other")),
