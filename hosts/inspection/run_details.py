@@ -114,7 +114,7 @@ class RunDetails(RunInfo):
     started_by: Actor | None
     """Who started it; None if unknown."""
     cancelled_by: Actor | None
-    """The actor that cancelled or terminated it; None if it was not cancelled, or the actor is unknown."""
+    """Who cancelled or terminated it; None if unknown."""
     continues: int | None
     """The number of the generation that continued as this one; None if none did."""
     attempt: int | None

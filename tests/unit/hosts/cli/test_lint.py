@@ -77,7 +77,7 @@ def test_findings_are_told_as_annotations(holdfast: CommandLine, tmp_path: Path)
 
 def test_what_has_only_warnings_passes(holdfast: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "flows.py").write_text(FLOWS.replace("time.time()", "print()").replace("hash", "print"))
-    at = "flows.py:6:5: HF017 warning: `print` writes again in each replay: use logging"
+    at = "flows.py:6:5: HF017 warning: `print` writes again in each replay: use `workflow_context().log(...)`"
 
     answer = holdfast("lint")
     assert (answer.code, answer.out.startswith(at)) == (Exit.OK, True)

@@ -42,7 +42,7 @@ def test_a_failed_run_is_1(holdfast: CommandLine) -> None:
 
 def test_a_cancelled_run_is_5(holdfast: CommandLine) -> None:
     holdfast.start("a")
-    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock")
+    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock", "--actor", "ann")
     answer = holdfast("run", "wait", "shop:engine", "order-1", "--json")
     assert (answer.code, answer.json["status"], answer.json["error"]["message"]) == (
         5,
@@ -53,11 +53,11 @@ def test_a_cancelled_run_is_5(holdfast: CommandLine) -> None:
 
 def test_the_reason_of_a_cancellation_is_given_without_repeating_the_status(holdfast: CommandLine) -> None:
     holdfast.start("a")
-    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock")
+    holdfast("run", "cancel", "shop:engine", "order-1", "--reason", "no stock", "--actor", "ann")
     answer = holdfast("run", "wait", "shop:engine", "order-1")
     assert re.fullmatch(r"order-1 cancelled after \S+: no stock\n", answer.err)
     why = holdfast("why", "shop:engine", "order-1").out
-    assert re.search(r"It was cancelled \S+ ago \(.*\): no stock\.$", why, re.MULTILINE)
+    assert re.search(r"It was cancelled by user ann \S+ ago \(.*\): no stock\.$", why, re.MULTILINE)
 
 
 def test_a_run_that_takes_too_long_is_7(holdfast: CommandLine) -> None:
