@@ -40,8 +40,8 @@ def test_rows_of_a_run_that_is_gone_are_seen(scene: Scene) -> None:
 
 def test_notes_of_nothing_are_seen(scene: Scene) -> None:
     scene.sql(
-        "INSERT INTO holdfast_attempt_output (run, id, job, epoch, at, kind, data) "
-        "VALUES ('0', 'n', 1, 1, 1, 'log', '1')"
+        "INSERT INTO holdfast_attempt_output (run, id, job, epoch, at, kind, data, call) "
+        "VALUES ('0', 'n', 1, 1, 1, 'log', '1', '')"
     )
 
     assert scene.found() == {("orphan", "0")}
@@ -213,8 +213,8 @@ def test_what_is_broken_is_found_on_whatever_page_it_is(
     scene.sql("DELETE FROM holdfast_jobs WHERE run IN ('{child}', '{half}', '{later}', '{new}')")
     scene.sql("DELETE FROM holdfast_attempt_output")
     scene.sql(
-        "INSERT INTO holdfast_attempt_output (run, id, job, epoch, at, kind, data) "
-        "VALUES ('Z', 'n', 1, 1, 1, 'log', '1')"
+        "INSERT INTO holdfast_attempt_output (run, id, job, epoch, at, kind, data, call) "
+        "VALUES ('Z', 'n', 1, 1, 1, 'log', '1', '')"
     )
 
     assert scene.found() == {("S7", "parent"), ("S7", "half"), ("S7", "new"), ("orphan", "Z")}

@@ -35,7 +35,7 @@ PROMISED: Final = (
     ("ports.events", "EVENT_BYTES_MAX", 64 * 2**10, "howto/events.md", "64 KiB"),
     ("hosts.execution.attempt_runtime", "EVENTS_MAX", 1_000, "howto/events.md", "1,000"),
     ("hosts.execution.attempt_runtime", "EVENTS_BYTES_MAX", 2**20, "howto/events.md", "1 MiB"),
-    ("hosts.execution.attempt_runtime", "BUFFERED_LINES_MAX", 1_000, "howto/watch.md", "1,000"),
+    ("hosts.execution.output_buffer", "BUFFERED_LINES_MAX", 1_000, "howto/watch.md", "1,000"),
     ("hosts.execution.attempt_runtime", "LINES_MAX", 20_000, "howto/watch.md", "20,000"),
     ("hosts.wiring.payloads", "INLINE_MAX", 64 * 2**10, "howto/large-values.md", "64 KiB"),
     ("hosts.maintenance.tick", "KEPT_FOR", 7 * DAY, "explanation/guarantees.md", "a week"),

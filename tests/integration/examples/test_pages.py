@@ -20,7 +20,13 @@ from holdfast.hosts.cli.app import command_line
 from holdfast.hosts.cli.exit_codes import MEANINGS
 from holdfast.hosts.inspection.filters import FilterOptions, ListOptions
 from holdfast.kernel.authoring.functions import WorkflowOptions
-from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartAllOptions, StartOptions
+from holdfast.kernel.authoring.options import (
+    BodyDefaults,
+    BodyOptions,
+    ChildStartOptions,
+    StartAllOptions,
+    StartOptions,
+)
 from holdfast.kernel.authoring.steps import StepOptions
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
@@ -222,6 +228,7 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
         of_stages,
         of_pipelines,
         of_starts,
+        of_children,
         of_many_starts,
         of_lists,
         of_engines,
@@ -230,8 +237,9 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
     assert of_functions == WorkflowOptions.__optional_keys__
     assert of_steps == StepOptions.__optional_keys__
     assert of_stages == BodyOptions.__optional_keys__
-    assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version"}
+    assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version", "deadline"}
     assert of_starts == StartOptions.__optional_keys__
+    assert of_children == ChildStartOptions.__optional_keys__ | {"parent_end"}
     assert of_many_starts == StartAllOptions.__optional_keys__
     assert of_lists == ListOptions.__optional_keys__ >= FilterOptions.__optional_keys__
     assert of_engines == _keywords(holdfast.Engine.open)

@@ -111,9 +111,13 @@ def statements() -> Iterator[tuple[str, str]]:
     for kind, one in searches_for(dialect).items():
         of_waiters = (one.sql,) if isinstance(one.sql, str) else one.sql.values()
         yield from ((kind.__name__, sql) for sql in (*of_waiters, one.lock, one.agrees_with) if sql)
-    for name, given in attrs.asdict(writes_for(dialect), recurse=False).items():
-        writes = cast("tuple[Write, ...]", given if isinstance(given, tuple) else (given,))
-        yield from ((name, write.sql) for write in writes)
+    of_sets = attrs.asdict(writes_for(dialect), recurse=False)
+    for table, one in of_sets.pop("tables").items():
+        writes = (one.insert, one.delete, *(update.write for update in one.updates))
+        yield from ((f"write {table.name}", write.sql) for write in writes)
+    for name, given in of_sets.items():
+        of_set = cast("tuple[Write, ...]", given if isinstance(given, tuple) else (given,))
+        yield from ((name, write.sql) for write in of_set)
 
 
 def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:

@@ -34,14 +34,14 @@ RARE: Final = 1_000
 
 COLUMNS = (
     "key, namespace, id, generation, workflow, version, plan, status, queue, priority, created_at, updated_at, "
-    "last_row, last_job, open_jobs, progress, queue_position, children, close_policy"
+    "last_row, last_job, open_jobs, progress, queue_position, children, close_policy, reported_row"
 )
 MANY_RUNS = f"""
     INSERT INTO holdfast_runs ({COLUMNS})
     SELECT CAST('run' || (1000000 + n) AS text), '{NAMESPACE}', CAST('id-' || n AS text), 1,
         CASE n % {RARE} WHEN 1 THEN 'rare' ELSE 'orders' END, '1', 'f',
         CASE n % {RARE} WHEN 1 THEN 'failed' WHEN 2 THEN 'failed' WHEN 3 THEN 'running' ELSE 'completed' END,
-        'main', 0, {NOW} + n, {NOW} + n, 0, 0, 0, '{{}}', 0, 0, 'cancel'
+        'main', 0, {NOW} + n, {NOW} + n, 0, 0, 0, '{{}}', 0, 0, 'cancel', 0
 """
 MANY_ATTRIBUTES = f"""
     INSERT INTO holdfast_attributes (pair, created_at, run)

@@ -42,10 +42,10 @@ JOBS = f"""
 RUNS = f"""
     INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
         created_at, updated_at, last_row, last_job, open_jobs, progress, queue_position, children, close_policy,
-        parent)
+        reported_row, parent)
     SELECT CAST('run-' || n AS text), '{NAMESPACE}', CAST('order-' || n AS text), 1, 'orders', '1', 'f',
         CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}', 0, 0,
-        'cancel', CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
+        'cancel', 0, CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
 FOUND: Sequence[Change] = (
     Insert(a_run(1)),

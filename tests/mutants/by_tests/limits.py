@@ -44,8 +44,8 @@ LIMITS: Final[tuple[Mutant, ...]] = (
         "one-attempt-too-many",
         "A stage gets one attempt more than allowed.",
         "kernel/rules/retries.py",
-        "return None if tries >= most else",
-        "return None if tries > most else",
+        "    if tries >= most:\n",
+        "    if tries > most:\n",
         "tests/unit/kernel/test_retries.py",
     ),
     one_edit(
@@ -158,7 +158,7 @@ LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "log-lines-unlimited",
         "A body's log lines are buffered without a limit between two heartbeats.",
-        "hosts/execution/attempt_runtime.py",
+        "hosts/execution/output_buffer.py",
         "BUFFERED_LINES_MAX: Final = 1_000",
         "BUFFERED_LINES_MAX: Final = 1_000_000",
         "tests/integration/examples/test_documented_numbers.py",
