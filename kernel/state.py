@@ -211,6 +211,8 @@ class State:
     """The run that a rule is deciding about, among those that a search found. It is blocked if the decision fails."""
     tables: Tables
     """The rows read, as changed by the commands decided so far."""
+    plans_of_starts: set[str]
+    """The fingerprints of plans of starts that are stored with unread messages."""
     plans: dict[str, Plan]
     """The stored plans of the runs read, by fingerprint."""
     workflows: Mapping[tuple[str, str | None], Plan]
@@ -250,6 +252,7 @@ class State:
         self.excluded = excluded
         self.current_run = None
         self.tables = Tables()
+        self.plans_of_starts = set()
         self.plans = {}
         self.workflows = workflows or {}
         self.stored_plans = frozenset()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from holdfast.kernel.dispatch.read_set import ReadSet
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.history.stage_history import StageHistory
@@ -28,8 +29,11 @@ from holdfast.ports.searches import (
 from holdfast.ports.tables import ANNOTATIONS, HISTORY, STREAMS
 
 
-def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
-    """Read the outcomes of stages and queued steps of these runs, as far as a repair needs them to recreate jobs."""
+def read_whole(tx: Transaction, state: State, _: list[Reads], wanted: ReadSet) -> None:
+    """Read the outcomes of stages and queued steps of runs, as far as a repair needs them to recreate jobs."""
+    whole = wanted.whole
+    if not whole:
+        return
     types = (
         *STAGE_OUTCOMES,
         *events.CANCELLATION_OUTCOMES,
@@ -38,17 +42,17 @@ def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
     )
     for row in tx.find(NodeResults(sorted(whole), types=types)):
         state.completed.setdefault(row.run, []).append(row)
-    wanted = list(_suspended_without_job(state, whole))
-    for suspension in tx.get(HISTORY, wanted) if wanted else ():
+    rows = list(_suspended_without_job(state, whole))
+    for suspension in tx.get(HISTORY, rows) if rows else ():
         state.suspensions[suspension.run, suspension.number] = suspension
     _read_steps(tx, state, whole)
 
 
-def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
+def read_past(tx: Transaction, state: State, _: list[Reads], wanted: ReadSet) -> None:
     """Read the stage rows and the input of runs that are rerun."""
-    if not names:
+    if not wanted.past:
         return
-    keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
+    keys = sorted(state.tables.newest[name] for name in wanted.past if name in state.tables.newest)
     state.past = past = {key: StageHistory() for key in keys}
     if keys:
         for rows in tx.find(NodeSummaries(keys)):
@@ -57,7 +61,7 @@ def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
             past[row.run].input = row.payload
 
 
-def read_histories(tx: Transaction, state: State, needs: list[Reads]) -> None:
+def read_histories(tx: Transaction, state: State, needs: list[Reads], _: ReadSet) -> None:
     """Read the complete histories of functions that are run again, and lock the open child runs of those forked.
 
     A run that is retried as a whole keeps its annotations, which are read too, and none of its children.
@@ -103,11 +107,11 @@ def _read_histories(tx: Transaction, state: State, functions: Iterable[Run]) -> 
         state.histories[run.key] = [rows[kept.get(number, run.key), number] for number in numbers]
 
 
-def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]:
-    """Read the unread messages of runs. Return the fingerprints of the plans of starts stored with messages."""
+def read_messages(tx: Transaction, state: State, needs: list[Reads], _: ReadSet) -> None:
+    """Read the unread messages of runs, and note the plans of starts stored with messages."""
     tables, newest = state.tables, state.tables.newest
     if not any(run.mailbox is not None for run in tables.runs.values()):
-        return set()
+        return
     named = (one for reads in needs for one in reads.messages)
     keys = {newest.get(one, "") if isinstance(one, RunName) else one for one in named}
     by_start = {key for reads in needs for key in reads.kept_starts}
@@ -122,11 +126,13 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
     places = sorted({place for _, place in wanted})
     rows = {(row.run, row.number): row for row in tx.get(HISTORY, places)} if places else {}
     state.messages.update(((key, place[1]), rows[place]) for key, place in wanted)
-    return {plan_of_start(row) for row in rows.values() if row.type == events.StartReceived.type}
+    starts = (row for row in rows.values() if row.type == events.StartReceived.type)
+    state.plans_of_starts.update(map(plan_of_start, starts))
 
 
-def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None:
+def read_run_remains(tx: Transaction, state: State, _: list[Reads], wanted: ReadSet) -> None:
     """Read the remains of runs that are removed. The newest generations are locked already, so no more can appear."""
+    names = wanted.run_remains
     if not names:
         return
     generations: dict[RunName, list[str]] = {}
@@ -165,7 +171,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
         )
 
 
-def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
+def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads], _: ReadSet) -> None:
     """Read annotations by idempotency key. After the runs, because a run may be given by its name."""
     newest = state.tables.newest
     requested = {
@@ -178,7 +184,7 @@ def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> N
         state.tables.names[ANNOTATIONS].update(tx.find(AnnotationKeys(wanted)))
 
 
-def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
+def read_annotations(tx: Transaction, state: State, needs: list[Reads], _: ReadSet) -> None:
     """Read the annotations of runs as a whole."""
     runs = sorted({run for reads in needs for run in reads.annotations})
     for annotation in tx.find(RunAnnotations(runs)) if runs else ():

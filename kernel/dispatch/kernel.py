@@ -74,6 +74,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
 from holdfast.kernel.dispatch.decision_records import Recording, recorded
+from holdfast.kernel.dispatch.feature_reads import FEATURE_READS
 from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, ignored
 from holdfast.kernel.dispatch.loader import load
@@ -370,7 +371,7 @@ class Kernel:
             except CommandError as error:
                 answers[index] = error
         keys = {(command.namespace, command.idempotency_key) for command in batch if command.idempotency_key}
-        load(tx, needs, now, state, self._known_plans)
+        load(tx, needs, now, state, self._known_plans, FEATURE_READS)
         state.stored_plans = self._stored_plans
         if keys:
             replies = tx.get(REPLIES, sorted(keys))

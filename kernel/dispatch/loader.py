@@ -1,53 +1,53 @@
 """Reads the rows that a batch of commands needs: many rows at a time, with locks taken in one fixed order."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any, TypeAlias
 
 import attrs
 
-from holdfast.kernel.dispatch.history_loader import (
-    read_annotation_keys,
-    read_annotations,
-    read_histories,
-    read_messages,
-    read_past,
-    read_run_remains,
-    read_whole,
-)
 from holdfast.kernel.dispatch.read_set import ReadSet
-from holdfast.kernel.dispatch.searches import find
 from holdfast.kernel.history.reader import last_row_of
-from holdfast.kernel.limits.concurrency import count_used_slots
-from holdfast.kernel.limits.rates import queued_rates
 from holdfast.kernel.pipelines.plan import plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.kernel.pipelines.progress import driver_of
 from holdfast.kernel.state import (
     NOTHING,
+    ComposedSearch,
     Reads,
     RunsMissingJobs,
     SearchResult,
     State,
-    WaitingJobs,
-    WaitingRuns,
 )
 from holdfast.ports.persistence import Transaction
-from holdfast.ports.records.job import Job, JobKey, JobKind
-from holdfast.ports.records.limits import RateName, SlotName
-from holdfast.ports.records.run import HELD, Run, RunName
+from holdfast.ports.records.job import JobKey, JobKind
+from holdfast.ports.records.run import HELD, RunName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
-    ClaimableJobs,
     JobsOfRuns,
     LatestRuns,
-    QueuedUnderRates,
+    Search,
     SinksByName,
-    SlotPlace,
-    UsedSlots,
-    Waiting,
 )
-from holdfast.ports.tables import HISTORY, JOBS, LEADERS, PLANS, RATES, RUNS, SESSIONS, SLOTS, STREAMS
+from holdfast.ports.structs import frozen
+from holdfast.ports.tables import HISTORY, JOBS, LEADERS, PLANS, RUNS, SESSIONS, STREAMS
 from holdfast.ports.unreadable import PARSE_ERRORS
+from holdfast.ports.working_set import Tables
+
+FeatureRead: TypeAlias = Callable[[Transaction, State, list[Reads], ReadSet], None]
+"""Reads the rows of one feature that these commands need."""
+
+
+@frozen(kw_only=True)
+class FeatureReads:
+    """How the rows of features are found and read (`kernel/dispatch/feature_reads.py`)."""
+
+    find: Callable[[Transaction, Tables, Search[Any] | ComposedSearch, Micros], SearchResult]
+    """Makes a search, puts the rows that it finds into the tables, and returns their keys."""
+    after_locks: tuple[FeatureRead, ...]
+    """Called once runs and jobs are locked."""
+    before_plans: tuple[FeatureRead, ...]
+    after_plans: tuple[FeatureRead, ...]
 
 
 def load(
@@ -56,6 +56,7 @@ def load(
     now: Micros,
     state: State,
     known_plans: PlanCache,
+    features: FeatureReads,
 ) -> None:
     """Read the rows that commands with these needs depend on into a new state.
 
@@ -69,7 +70,7 @@ def load(
             continue
         found = state.found.get(reads.search)
         if found is None:
-            found = find(tx, state.tables, reads.search, now)
+            found = features.find(tx, state.tables, reads.search, now)
             if state.excluded and not (
                 isinstance(reads.search, RunsMissingJobs) and reads.search.run is not None
             ):
@@ -79,23 +80,22 @@ def load(
         if reads.drivers:
             wanted.driven.update(found.runs)
     _lock(tx, state, wanted)
-    _slots(tx, state)
-    _rates(tx, state, all_needs)
+    for read in features.after_locks:
+        read(tx, state, all_needs, wanted)
     _sessions(tx, state, all_needs)
     unlocked = {key for key in wanted.seen - wanted.jobs if state.tables.job(key) is None}
     if unlocked:
         for job in tx.get(JOBS, sorted(unlocked)):
             state.tables.put(job)
-    read_annotation_keys(tx, state, all_needs)
-    read_annotations(tx, state, all_needs)
     if wanted.leader_leases:
         leases = tx.lock(LEADERS, sorted(wanted.leader_leases))
         state.tables.leaders.update((lease.name, lease) for lease in leases)
     _sinks(tx, state, all_needs)
-    read_past(tx, state, wanted.past)
-    read_run_remains(tx, state, wanted.run_remains)
-    _plans(tx, state, known_plans, read_messages(tx, state, all_needs))
-    read_histories(tx, state, all_needs)
+    for read in features.before_plans:
+        read(tx, state, all_needs, wanted)
+    _plans(tx, state, known_plans)
+    for read in features.after_plans:
+        read(tx, state, all_needs, wanted)
     _unseen(tx, state, all_needs)
 
 
@@ -123,62 +123,6 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
     streams = {key for reads in needs for key in reads.streams} - tables.streams.keys()
     if streams:
         tables.streams.update((stream.key, stream) for stream in tx.lock(STREAMS, sorted(streams)))
-
-
-def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Lock the rate-limit rows of jobs that may be claimed or queued.
-
-    For jobs that may be queued, count those already queued under each limit: no other transaction can add to them now.
-    """
-    tables = state.tables
-    names: set[RateName] = set()
-    places: dict[RateName, SlotPlace] = {}
-    for search, found in state.found.items():
-        if isinstance(search, ClaimableJobs | WaitingJobs):
-            rates = {
-                job.rate for job in map(tables.job, found.jobs) if job is not None and job.rate is not None
-            }
-            names |= rates
-            if isinstance(search, WaitingJobs):
-                places.update((rate, SlotPlace(*rate)) for rate in rates)
-    for reads in needs:
-        starting = map(tables.job, reads.starts) if reads.starts else ()
-        names.update(job.rate for job in starting if job is not None and job.rate is not None)
-    if not names:
-        return
-    tables.rates.update((window.rate_name, window) for window in tx.lock(RATES, sorted(names)))
-    if places:
-        queued = tx.find(QueuedUnderRates(sorted(places.values())))
-        known = queued_rates(tables)
-        state.queued_by_rate.update(
-            (rate, queued.get(place, 0) - known[rate]) for rate, place in places.items()
-        )
-
-
-def _slots(tx: Transaction, state: State) -> None:
-    """Lock the concurrency limits of the waiters found, and count their slots in use: no one else can take one now."""
-    tables = state.tables
-    runs: dict[SlotName, SlotPlace] = {}
-    jobs: dict[SlotName, SlotPlace] = {}
-    for search, found in state.found.items():
-        if isinstance(search, WaitingRuns):
-            runs.update(_places(tables.runs.get(key) for key in found.runs))
-        elif isinstance(search, WaitingJobs):
-            jobs.update(_places(tables.job(key) for key in found.jobs))
-    if not runs and not jobs:
-        return
-    tables.slots.update((slot, slot) for slot in tx.lock(SLOTS, sorted((*runs, *jobs))))
-    for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
-        if names:
-            used = tx.find(UsedSlots(waiting, sorted(names.values())))
-            known = count_used_slots(tables, waiting)
-            state.used_slots.update((name, used.get(place, 0) - known[name]) for name, place in names.items())
-
-
-def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotPlace]]:
-    for one in found:
-        if one is not None and one.slot is not None and one.concurrency_key is not None:
-            yield one.slot, SlotPlace(one.namespace, one.concurrency_key)
 
 
 def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
@@ -213,8 +157,6 @@ def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
     if with_jobs:
         for job in tx.find(JobsOfRuns(sorted(with_jobs))):
             tables.put(job)
-    if whole:
-        read_whole(tx, state, whole)
 
 
 def _held(state: State, driven: set[str | RunName]) -> set[str]:
@@ -273,10 +215,10 @@ def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
             state.new_rows[row.run].append(row)
 
 
-def _plans(tx: Transaction, state: State, known: PlanCache, of_starts: set[str]) -> None:
+def _plans(tx: Transaction, state: State, known: PlanCache) -> None:
     if not state.tables.runs:
         return
-    wanted = {run.plan for run in state.tables.runs.values()} | of_starts
+    wanted = {run.plan for run in state.tables.runs.values()} | state.plans_of_starts
     state.plans.update(known.found(wanted))
     missing = wanted - state.plans.keys()
     if missing:

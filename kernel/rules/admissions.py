@@ -1,7 +1,6 @@
 """Rules for admission: pending runs start, and jobs that wait for a concurrency or rate limit are queued."""
 
 from collections import Counter
-from typing import Final
 
 from holdfast.kernel.commands import FollowUp, JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted, merge
 from holdfast.kernel.history import events
@@ -23,9 +22,6 @@ from holdfast.ports.references import references_from
 from holdfast.ports.searches import Waiting
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
-
-INPUT_ROW: Final = 1
-"""Number of the history row with the run's input, unless a fork keeps earlier rows."""
 
 
 class Slots:

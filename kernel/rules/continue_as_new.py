@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.rules.admissions import INPUT_ROW, begin_run
+from holdfast.kernel.rules.admissions import begin_run
 from holdfast.kernel.rules.blocked_functions import block_function_with
 from holdfast.kernel.rules.retries import NO_DETAILS
 from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.rules.starts import store_plan
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
-from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.builder import INPUT_ROW, RunDraft
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.changes import Change, Insert

@@ -3,8 +3,7 @@
 from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
-from holdfast.kernel.rules.admissions import INPUT_ROW
-from holdfast.kernel.rules.start_template import NOT_BEGUN, StartTemplate
+from holdfast.kernel.runs.builder import INPUT_ROW
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.job import rank_of
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
@@ -18,14 +17,13 @@ def new_run(
     now: Micros,
     ids: Ids,
     *,
-    opening: StartTemplate = NOT_BEGUN,
+    progress: str = "{}",
+    rows: int = 0,
+    jobs: int = 0,
     parent: str | None = None,
     close_policy: ClosePolicy = ClosePolicy.CANCEL,
 ) -> Run:
-    """Return a new run, or the next generation of `known`.
-
-    `opening` has the progress, rows and jobs of a run that starts from its plan's template.
-    """
+    """Return a new run, or the next generation of `known`, with its progress and the numbers of its rows and jobs."""
     key = ids.new()
     start_at = command.start_at if command.start_at is not None and command.start_at > now else None
     waits = start_at is not None or command.concurrency_key is not None
@@ -45,10 +43,10 @@ def new_run(
         queue_position=rank_of(start_at or now, priority),
         created_at=now,
         updated_at=now,
-        last_row=opening.rows,
-        last_job=len(opening.jobs),
-        open_jobs=len(opening.jobs),
-        progress=opening.progress,
+        last_row=rows,
+        last_job=jobs,
+        open_jobs=jobs,
+        progress=progress,
         attributes=command.attributes,
         start_at=start_at,
         deadline=None if deadline is None else (start_at or now) + deadline,

@@ -5,12 +5,10 @@ start (docs/decisions/0039).
 """
 
 from functools import lru_cache
-from typing import Final
 
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, stage_of
-from holdfast.kernel.rules.admissions import INPUT_ROW
-from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.builder import INPUT_ROW, RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.ports.changes import Insert, inserted
 from holdfast.ports.records.job import Job, rank_of
@@ -76,12 +74,6 @@ def start_template_of(plan: Plan) -> StartTemplate | None:
         jobs=tuple(with_priorities),
     )
     return template if template.jobs_of(run) == tuple(jobs) else None
-
-
-NOT_BEGUN: Final = StartTemplate(
-    progress="{}", created=events.RunCreated(definition=""), data=None, rows=0, jobs=()
-)
-"""Template of a run that has not started."""
 
 
 def _of(run: Run, job: Job, priority: int | None) -> Job:

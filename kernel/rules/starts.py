@@ -13,7 +13,6 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands.names import check_name
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.run_creation import created_event, new_run
@@ -26,7 +25,7 @@ from holdfast.kernel.rules.signals import (
 from holdfast.kernel.rules.stage_overrides import overridden
 from holdfast.kernel.rules.start_template import start_template_of
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
-from holdfast.kernel.runs.builder import RunDraft, hint_of
+from holdfast.kernel.runs.builder import INPUT_ROW, RunDraft, hint_of
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.runs.stored_starts import is_kept, start_event
 from holdfast.kernel.state import NOTHING, Decision, Reads, State
@@ -163,7 +162,18 @@ def _create_from_template(
     opening = start_template_of(plan)
     if opening is None:
         return None
-    run = new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
+    run = new_run(
+        command,
+        plan,
+        None,
+        now,
+        ids,
+        parent=parent,
+        close_policy=close_policy,
+        progress=opening.progress,
+        rows=opening.rows,
+        jobs=len(opening.jobs),
+    )
     data = opening.data
     if parent is not None or run.deadline is not None:
         data = evolve(opening.created, parent=parent, deadline=run.deadline).data

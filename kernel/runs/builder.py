@@ -1,6 +1,7 @@
 """The builder of one run's changes: used by every rule that changes a run, its jobs or its history."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from attrs import frozen
 
@@ -29,6 +30,9 @@ from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import JOBS
 from holdfast.ports.transport import Hint, JobHint, RunEnded
+
+INPUT_ROW: Final = 1
+"""Number of the history row with the run's input, unless a fork keeps earlier rows."""
 
 
 @frozen
