@@ -34,11 +34,11 @@ Reading order
 2. A command from its arrival to its commit: `commands/command.py`, `commands/jobs.py`, `rules/registry.py`,
    `dispatch/kernel.py`, `dispatch/loader.py`, `dispatch/idempotency.py`.
 3. A pipeline: `pipelines/plan.py`, `pipelines/progress.py`, `runs/transitions.py`, `runs/builder.py`,
-   `pipelines/interpreter.py`, `rules/runs.py`.
-4. The life of a job: `rules/claims.py`, `rules/leases.py`, `rules/settlement.py`, `rules/retries.py`,
-   `rules/sessions.py`.
+   `runs/plan_interpreter.py`, `rules/starts.py`, `rules/runs.py`.
+4. The life of a job: `rules/claims.py`, `rules/leases.py`, `rules/settlement.py`, `rules/outcomes.py`,
+   `rules/retries.py`, `rules/sessions.py`.
 5. A durable function: `functions/protocol.py`, `functions/loop.py`, `functions/machine.py`,
-   `rules/function_history.py`.
+   `rules/function_history.py`, `rules/function_settlement.py`.
 6. What must always hold: `invariants/snapshot_checks.py`.
 
 The rest in any order: limits (`limits/`, `rules/admissions.py`), messages

@@ -25,7 +25,7 @@ from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.text import counted
 from holdfast.kernel.commands import Command, RunPaused, RunRemove, RunRerun, RunRerunFrom, RunStopped
-from holdfast.kernel.runs.rerun_preview import RerunPreview
+from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.ports.records.run import TERMINAL, RunStatus, end_of
 
 _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
@@ -136,7 +136,9 @@ def rerun_command(
             reason=reason,
         )
         if preview:
-            _show_preview(screen, engine.core.kernel.preview(command))
+            _show_preview(
+                screen, preview_rerun(engine.core.stores.persistence, engine.core.kernel.workflows, command)
+            )
         else:
             _print_rerun(screen, engine.client.dispatch(command))
 

@@ -74,7 +74,7 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.history.exceptions import error_if_known
-from holdfast.kernel.runs.rerun_preview import RerunPreview
+from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.kernel.values import decode
 from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration, length_of
@@ -735,7 +735,11 @@ class SyncRunHandle(Generic[Out]):
         version: str | None = None,
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
-        return self._core.kernel.preview(self._rerun(point, row, "", version))
+        return preview_rerun(
+            self._core.stores.persistence,
+            self._core.kernel.workflows,
+            self._rerun(point, row, "", version),
+        )
 
     def wake(
         self, stage: AnyNode[object] | str, /, *, item: int | None = None, actor: Actor | None = None

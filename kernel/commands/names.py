@@ -7,6 +7,10 @@ from holdfast.ports.errors import InvalidCommandError
 
 NAME_MAX: Final = 200
 """Longest name of an annotation, artifact, topic or model, and longest part of an actor, in characters."""
+IDEMPOTENCY_KEY_MAX: Final = 255
+"""Longest idempotency key of a command, in characters."""
+CONCURRENCY_KEY_MAX: Final = 256
+"""Longest concurrency key, in characters."""
 _UNFIT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories of control characters, surrogates and line separators."""
 

@@ -11,10 +11,8 @@ import attrs
 
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.attempt_output import REASON_MAX, VALUE_MAX
-from holdfast.kernel.commands.names import NAME_MAX
-from holdfast.kernel.dispatch.idempotency import IDEMPOTENCY_KEY_MAX
+from holdfast.kernel.commands.names import CONCURRENCY_KEY_MAX, IDEMPOTENCY_KEY_MAX, NAME_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX
-from holdfast.kernel.rules.starts import CONCURRENCY_KEY_MAX
 from holdfast.kernel.rules.updates import UPDATE_MAX
 from holdfast.ports.errors import InvalidCommandError
 

@@ -9,6 +9,7 @@ import attrs
 from holdfast.kernel import state as kernel_state
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
+from holdfast.kernel.dispatch.kernel import Decider
 from holdfast.kernel.history.stage_history import StageHistory
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.state import ComposedSearch, Decision, RunRemains, SearchResult, State
@@ -93,25 +94,31 @@ class _RecordedIds:
         return next(self._ids)
 
 
-def recorded(
-    decide: Callable[[State, Any, Micros, Ids], Decision[Any]],
-    state: State,
-    command: Command[Any],
-    now: Micros,
-    ids: Ids,
-) -> tuple[Decision[Any], Recording]:
-    """Decide, and return the decision with its recording."""
-    before = state_json(state)
-    drawn = _RecordingIds(ids)
-    decision = decide(state, command, now, drawn)
-    recording = Recording(
-        state=before,
-        command=canonical(command_data(command)),
-        now=now,
-        ids=tuple(drawn.drawn),
-        decision=decision_json(decision),
-    )
-    return decision, recording
+def recording_decisions(record: Callable[[Recording], None]) -> Decider:
+    """Return the `decide` of a kernel that records each decision, with everything that it depends on."""
+
+    def decide(
+        rule: Callable[[State, Any, Micros, Ids], Decision[Any]],
+        state: State,
+        command: Command[Any],
+        now: Micros,
+        ids: Ids,
+    ) -> Decision[Any]:
+        before = state_json(state)
+        drawn = _RecordingIds(ids)
+        decision = rule(state, command, now, drawn)
+        record(
+            Recording(
+                state=before,
+                command=canonical(command_data(command)),
+                now=now,
+                ids=tuple(drawn.drawn),
+                decision=decision_json(decision),
+            )
+        )
+        return decision
+
+    return decide
 
 
 def recording_from(text: str) -> Recording:

@@ -1,17 +1,15 @@
 """Idempotency keys of commands: the reply is stored with the effect, and returned when the command is repeated."""
 
 import hashlib
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import fingerprint_text, reply_from, reply_json
-from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX, check_name
 from holdfast.kernel.rules.registry import reply_type
 from holdfast.kernel.state import State
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
 from holdfast.ports.records.values import IdempotencyReply, Micros
-
-IDEMPOTENCY_KEY_MAX: Final = 255
 
 
 def check_key(command: Command[Any]) -> None:

@@ -44,15 +44,13 @@ Not pretty, and why it stays:
 
 - The commands of a batch share one `State`, so a rule can see rows that were read for another command. With a state for
   each command, their changes would have to be merged.
-- Caches of plans and sinks outlive the transaction. Plans never change. Sinks do: a process may miss a new sink for
-  `SINKS_KNOWN_FOR` seconds, and `outbox.sweep` finds the events that the sink lacks.
-- The recorder is called inside the transaction, so a transaction that is repeated is recorded several times.
+- Caches of plans and sinks outlive the transaction. Plans never change; sinks do (`kernel/dispatch/stream_heads.py`).
+- Decisions are recorded inside the transaction, so a transaction that is repeated is recorded several times.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from holdfast.kernel.commands import (
     Attempt,
@@ -63,18 +61,14 @@ from holdfast.kernel.commands import (
     JobExecute,
     JobExecuted,
     JobsAdmitted,
-    RunRerunFrom,
     RunsAdmitted,
     SessionRenew,
-    SinkRegister,
-    SinkRemove,
     admissions,
     follow_up_of,
 )
 from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
-from holdfast.kernel.dispatch.decision_records import Recording, recorded
-from holdfast.kernel.dispatch.feature_reads import FEATURE_READS
+from holdfast.kernel.dispatch.features import FEATURE_READS, StreamHeads
 from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, ignored
 from holdfast.kernel.dispatch.loader import load
@@ -89,11 +83,9 @@ from holdfast.kernel.dispatch.unreadable_runs import (
 )
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.plan_cache import PlanCache
-from holdfast.kernel.rules.outbox import stream_advances
 from holdfast.kernel.rules.registry import RULES
-from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, Insert, inserted
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
     CommandError,
@@ -105,18 +97,12 @@ from holdfast.ports.errors import (
     UnreadableRowError,
 )
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import AllSinks
 from holdfast.ports.tables import REPLIES
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.ports.unreadable import Unreadable
 
 R = TypeVar("R")
-
-SINKS_KNOWN_FOR: Final = 15.0
-"""Seconds for which the list of sinks is cached. It must be far less than `KNOWN_EVERYWHERE`, which is a minute."""
 
 Answer: TypeAlias = object | CommandError
 DispatchWrapper: TypeAlias = Callable[
@@ -127,6 +113,23 @@ DispatchWrapper: TypeAlias = Callable[
 
 _Done: TypeAlias = tuple[list[Answer], tuple[Hint, ...], frozenset[str], Sequence[Change]]
 """The replies, the hints to send, the fingerprints of the plans that are now stored, and the changes."""
+
+
+Decider: TypeAlias = Callable[
+    [Callable[[State, Any, Micros, Ids], Decision[Any]], State, Command[Any], Micros, Ids], Decision[Any]
+]
+"""Makes a decision: calls a rule with its arguments."""
+
+
+def decide_plainly(
+    rule: Callable[[State, Any, Micros, Ids], Decision[Any]],
+    state: State,
+    command: Command[Any],
+    now: Micros,
+    ids: Ids,
+) -> Decision[Any]:
+    """Call the rule."""
+    return rule(state, command, now, ids)
 
 
 class Executor(Protocol):
@@ -151,7 +154,7 @@ class Kernel:
         transport: Receives hints about queued jobs and ended runs. Without it, workers only poll.
         plans: The plans of the workflows that can be started. The last one of a name is the default version.
         executor: Runs the bodies for `job.execute`.
-        recorder: Called with each decision and everything that it depends on; for tests and debugging.
+        decide: Makes each decision; for tests and debugging, which record them.
         around: Wraps every dispatch: the interceptors of a host.
         after: Called after each commit with its changes, in order. Must not raise.
         blocked: Called with each run that was blocked because a row of it can't be read. Must not raise.
@@ -166,7 +169,7 @@ class Kernel:
         transport: JobTransport | None = None,
         plans: Iterable[Plan] = (),
         executor: Executor | None = None,
-        recorder: Callable[[Recording], None] | None = None,
+        decide: Decider = decide_plainly,
         around: DispatchWrapper | None = None,
         after: Callable[[Sequence[Change]], None] | None = None,
         blocked: Callable[[BlockedRun], None] | None = None,
@@ -175,16 +178,16 @@ class Kernel:
         self.clock = clock
         self._ids = ids
         self._transport = transport
-        self._workflows = _by_version(plans)
+        self.workflows = _by_version(plans)
+        """The plans of the workflows that can be started, by name and version; with version None, the default one."""
         self._executor = executor
-        self._recorder = recorder
+        self._decide = decide
         self._around = around
         self._after = after
         self._blocked = blocked
         self._known_plans = PlanCache()
         self._stored_plans: frozenset[str] = frozenset()
-        self._sinks: tuple[Sink, ...] = ()
-        self._sinks_until = -math.inf
+        self._streams = StreamHeads(clock)
 
     def dispatch(self, command: Command[R], /) -> R:
         """Carry out one command and return its reply. CommandError if it is refused; then it has changed nothing."""
@@ -216,7 +219,7 @@ class Kernel:
             if not commands:
                 return []
             try:
-                answers, *_ = join(lambda tx: self._carry_out(tx, commands, State(self._workflows)))
+                answers, *_ = join(lambda tx: self._carry_out(tx, commands, State(self.workflows)))
             except RefusedError as error:
                 return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
             return cast("list[Answer]", answers)
@@ -235,13 +238,6 @@ class Kernel:
             else:
                 answers.extend(self._dispatch_batch(batch))
         return answers
-
-    def preview(self, command: RunRerunFrom, /) -> RerunPreview:
-        """Return what a rerun would do at this moment, without changing or locking anything.
-
-        CommandError as for `dispatch`.
-        """
-        return preview_rerun(self.persistence, self._workflows, command)
 
     def admit(self, namespace: str, follow_up: FollowUp, /) -> tuple[int, tuple[Micros, ...]]:
         """Admit the runs and jobs of a follow-up, and those that can start then.
@@ -263,11 +259,11 @@ class Kernel:
         self, batch: Sequence[Command[Any]], excluded: frozenset[str] = frozenset()
     ) -> list[Answer]:
         """Carry out a batch in one transaction. Excluded runs are left out of what searches find."""
-        state = State(self._workflows, excluded)
+        state = State(self.workflows, excluded)
 
         def work(tx: Transaction) -> _Done:
             nonlocal state
-            state = State(self._workflows, excluded)
+            state = State(self.workflows, excluded)
             return self._carry_out(tx, batch, state)
 
         try:
@@ -296,9 +292,8 @@ class Kernel:
             raise
         if plans:
             # Only plans of known workflows: plans with overrides belong to single runs and would fill the memory.
-            self._stored_plans |= plans & {plan.fingerprint for plan in self._workflows.values()}
-        if any(isinstance(command, SinkRegister | SinkRemove) for command in batch):
-            self._sinks_until = -math.inf
+            self._stored_plans |= plans & {plan.fingerprint for plan in self.workflows.values()}
+        self._streams.note_commit(batch)
         if hints and self._transport is not None:
             self._transport.announce(hints)
         if changes and self._after is not None:
@@ -381,24 +376,10 @@ class Kernel:
         for index, command in enumerate(batch):
             if answers[index] is None:
                 answers[index] = self._answer(state, command, now, changes, hints)
-        changes += self._stream_advances(tx, state, changes)
+        changes += self._streams.advances(tx, state, changes)
         if changes:
             tx.apply(changes)
         return answers, tuple(hints), frozenset(state.tables.plans), changes
-
-    def _stream_advances(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
-        """Return the changes that announce the history rows of this batch to sinks.
-
-        The list of sinks is cached for `SINKS_KNOWN_FOR` seconds. Rows stored before this process knows a new sink are
-        found by `outbox.sweep`.
-        """
-        rows = [*inserted(changes, HistoryRow)]
-        if not rows:
-            return ()
-        if self.clock.monotonic() >= self._sinks_until:
-            self._sinks = tuple(tx.find(AllSinks()))
-            self._sinks_until = self.clock.monotonic() + SINKS_KNOWN_FOR
-        return stream_advances(rows, state.tables.runs, self._sinks) if self._sinks else ()
 
     def _answer(
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
@@ -409,7 +390,9 @@ class Kernel:
             known = stored_reply(state, command)
             if known is not None:
                 return known
-            decision = self._decide(state, command, now)
+            decision: Decision[object] = self._decide(
+                RULES[type(command)].decide, state, command, now, self._ids
+            )
         except UnreadableRowError as error:
             if error.run and error.run not in state.excluded:
                 raise
@@ -423,14 +406,6 @@ class Kernel:
         changes.extend(made)
         hints.update(dict.fromkeys(decision.hints))
         return decision.reply
-
-    def _decide(self, state: State, command: Command[Any], now: Micros) -> Decision[object]:
-        decide = RULES[type(command)].decide
-        if self._recorder is None:
-            return decide(state, command, now, self._ids)
-        decision, recording = recorded(decide, state, command, now, self._ids)
-        self._recorder(recording)
-        return decision
 
     def _execute(self, command: JobExecute) -> JobExecuted | CommandError:
         """Claim a job, run its body and settle it. After a crash in between, maintenance recovers the leased job."""

@@ -40,7 +40,7 @@ FeatureRead: TypeAlias = Callable[[Transaction, State, list[Reads], ReadSet], No
 
 @frozen(kw_only=True)
 class FeatureReads:
-    """How the rows of features are found and read (`kernel/dispatch/feature_reads.py`)."""
+    """How the rows of features are found and read (`kernel/dispatch/features.py`)."""
 
     find: Callable[[Transaction, Tables, Search[Any] | ComposedSearch, Micros], SearchResult]
     """Makes a search, puts the rows that it finds into the tables, and returns their keys."""

@@ -10,7 +10,7 @@ from holdfast.kernel.commands import (
     RunCreated,
     merge,
 )
-from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.commands.names import CONCURRENCY_KEY_MAX, check_name
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.attempt_output import annotations_at_start
@@ -38,10 +38,6 @@ from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunName, RunS
 from holdfast.ports.records.values import Micros, PlanRow
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
-
-CONCURRENCY_KEY_MAX: Final = 256
-"""Longest concurrency key, in characters."""
-
 
 CONCURRENCY_LIMIT_MAX: Final = 1_000_000
 """Highest concurrency limit of runs."""

@@ -77,7 +77,7 @@ from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.rules.repairs import CHECK_AFTER
-from holdfast.kernel.runs.rerun_preview import RerunPreview
+from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
@@ -1042,7 +1042,7 @@ class KernelMachine(RuleBasedStateMachine):
     def _preview(self, command: RunRerunFrom) -> RerunPreview | CommandError:
         before = self.store.dump()
         try:
-            return self.kernel.preview(command)
+            return preview_rerun(self.kernel.persistence, self.kernel.workflows, command)
         except CommandError as error:
             return error
         finally:

@@ -16,7 +16,7 @@ from holdfast.kernel.commands import (
     StageSuspended,
 )
 from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
-from holdfast.kernel.runs.rerun_preview import RerunPreview
+from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.ports.errors import CommandError, RerunRefusedError
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import RunStatus
@@ -103,7 +103,7 @@ class Story:
         """Ask what a rerun would do, which changes nothing."""
         with self.world.unchanged():
             try:
-                return self.world.kernel.preview(command)
+                return preview_rerun(self.world.store, self.world.kernel.workflows, command)
             except CommandError as error:
                 return error
 

@@ -77,7 +77,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.codec import reply_json, to_data
 from holdfast.kernel.commands.jobs import OutputKind
-from holdfast.kernel.dispatch.decision_records import Recording
+from holdfast.kernel.dispatch.decision_records import Recording, recording_decisions
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Snapshot, check
 from holdfast.kernel.pipelines.plan import Plan, stage_of
@@ -179,7 +179,7 @@ class Player:
             clock=self.clock,
             ids=SeededIds(clock=self.clock),
             plans=plans,
-            recorder=self.recordings.append,
+            decide=recording_decisions(self.recordings.append),
         )
         self.sessions: list[str] = ["unknown"]
         self.attempts: list[Attempt] = []

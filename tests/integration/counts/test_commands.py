@@ -42,6 +42,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
+from holdfast.kernel.runs.rerun_preview import preview_rerun
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.queries.runs import FindRun, RunsByKey
@@ -579,7 +580,7 @@ def test_running_again_costs_no_more_statements_for_a_run_of_many_items_than_for
             assert worked.row(run.id).open_jobs == 1
         command = RunRerunFrom(namespace=worked.namespace, run_id=run.id, stage="last" if done else None)
         with statements.of() as preview:
-            worked.kernel.preview(command)
+            preview_rerun(worked.kernel.persistence, worked.kernel.workflows, command)
         with statements.of() as within:
             answer = worked.kernel.dispatch(command)
         assert (answer.terminated, answer.keeps) == (True, ("two",) if done else ())

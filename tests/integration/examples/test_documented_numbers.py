@@ -26,7 +26,7 @@ PROMISED: Final = (
         "500 commands",
     ),
     ("kernel.dispatch.command_batches", "BATCH_BYTES_MAX", 4 * 2**20, "explanation/architecture.md", "4 MiB"),
-    ("kernel.dispatch.idempotency", "IDEMPOTENCY_KEY_MAX", 255, "reference/commands.md", "255 characters"),
+    ("kernel.commands.names", "IDEMPOTENCY_KEY_MAX", 255, "reference/commands.md", "255 characters"),
     ("kernel.rules.retries", "RETRY_AFTER_MAX", 7 * DAY, "howto/retries.md", "seven days"),
     ("kernel.values", "MAX_VALUE_BYTES", 16 * 2**20, "howto/large-values.md", "16 MiB"),
     ("kernel.rules.outbox", "DEAD_LETTER_AFTER", 5, "howto/events.md", "five times"),

@@ -68,7 +68,7 @@ LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "key-of-256",
         "An idempotency key may be longer than its column.",
-        "kernel/dispatch/idempotency.py",
+        "kernel/commands/names.py",
         "IDEMPOTENCY_KEY_MAX: Final = 255",
         "IDEMPOTENCY_KEY_MAX: Final = 256",
         "tests/integration/examples/test_documented_numbers.py",
@@ -76,7 +76,7 @@ LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "key-of-254",
         "An idempotency key of the maximum length is refused.",
-        "kernel/dispatch/idempotency.py",
+        "kernel/commands/names.py",
         "IDEMPOTENCY_KEY_MAX: Final = 255",
         "IDEMPOTENCY_KEY_MAX: Final = 254",
         "tests/integration/examples/test_documented_numbers.py",

@@ -36,8 +36,8 @@ from holdfast.kernel.commands import (
     SessionReap,
     StageSuspended,
 )
-from holdfast.kernel.dispatch.decision_records import Recording
-from holdfast.kernel.dispatch.kernel import Executor, Kernel
+from holdfast.kernel.dispatch.decision_records import Recording, recording_decisions
+from holdfast.kernel.dispatch.kernel import Executor, Kernel, decide_plainly
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import (
     CancelPlan,
@@ -205,7 +205,7 @@ class World:
             transport=cast("JobTransport", self.heard),
             plans=plans,
             executor=executor,
-            recorder=recorder,
+            decide=decide_plainly if recorder is None else recording_decisions(recorder),
         )
 
     # What there is.

@@ -53,7 +53,7 @@ from holdfast.kernel.commands import (
     TimerFire,
 )
 from holdfast.kernel.commands.codec import reply_json
-from holdfast.kernel.dispatch.idempotency import IDEMPOTENCY_KEY_MAX
+from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.errors import (

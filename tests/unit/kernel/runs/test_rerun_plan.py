@@ -22,6 +22,7 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.runs.rerun_preview import preview_rerun
 from holdfast.ports.changes import Update
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
@@ -260,7 +261,7 @@ def test_a_generation_that_waits_for_a_slot_keeps_what_it_is_to_keep() -> None:
     assert [(one.status, one.stage, one.keeps) for one in (first, second)] == [
         (RunStatus.PENDING, "b", ("a",))
     ] * 2
-    assert world.kernel.preview(RunRerunFrom(run_id="x")).keeps == {"a": 1}
+    assert preview_rerun(world.store, world.kernel.workflows, RunRerunFrom(run_id="x")).keeps == {"a": 1}
     world.do(admit)
     assert world.run().status is RunStatus.PENDING
     world.do(RunCancel(run_id="y"))

@@ -1,4 +1,8 @@
-"""The reads of the kernel's features, in the order in which `load` makes them."""
+"""What the features of the kernel give to its dispatcher: their reads, and the streams of sinks.
+
+Beside the registry of rules this is the only module by which the core of the kernel reaches its features
+(docs/explanation/architecture.md).
+"""
 
 from typing import Final
 
@@ -14,6 +18,9 @@ from holdfast.kernel.dispatch.history_loader import (
 from holdfast.kernel.dispatch.limit_loader import read_rates, read_slots
 from holdfast.kernel.dispatch.loader import FeatureReads
 from holdfast.kernel.dispatch.searches import find
+from holdfast.kernel.dispatch.stream_heads import StreamHeads
+
+__all__ = ["FEATURE_READS", "StreamHeads"]
 
 FEATURE_READS: Final = FeatureReads(
     find=find,
