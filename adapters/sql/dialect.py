@@ -12,7 +12,7 @@ database is in docs/howto/add-a-database.md.
 # parse a list. So the number of different statements is small and fixed, and the server can prepare them. For writes,
 # SQLite gains nothing by that: it inserts row by row with `executemany`.
 #
-# The claim query differs most. Its theory is in `postgresql/dialect.py`.
+# The claim query differs most. Its theory is in `postgresql/claim_query.py`.
 #
 # All other SQL is what the supported databases have in common: common table expressions, window functions, comparisons
 # of rows, `||`, CAST to text and to bigint, LIMIT, DELETE ... RETURNING. Every statement passes through `bound`, where
@@ -31,7 +31,7 @@ from holdfast.adapters.sql.rows import Row
 from holdfast.ports.records.job import SUSPECT_AFTER
 
 if TYPE_CHECKING:
-    from holdfast.adapters.sql.queries.admissions import Searches, Source
+    from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
 
 JSON_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 

@@ -10,7 +10,7 @@ import attrs
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Parameters
 from holdfast.adapters.sql.dialect import Dialect, encode_rows, types_of
-from holdfast.adapters.sql.queries.admissions import PLACE, WANTED, waiting_statements
+from holdfast.adapters.sql.queries.waiting_searches import PLACE, WANTED, waiting_statements
 from holdfast.adapters.sql.rows import BIGINT_MAX, Row, askable, askable_keys, is_askable
 from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.columns import COLUMNS

@@ -1,4 +1,4 @@
-"""The SQL of SQLite where it differs: the claim query, one write per row, no row locks."""
+"""The SQL of SQLite where it differs: one write per row, no row locks. The claim query is in `claim_query.py`."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -9,17 +9,14 @@ from sqlalchemy import Table
 
 from holdfast.adapters.sql.dialect import (
     ANNOTATION_TEXT,
-    CLAIM_COLUMNS,
-    CLAIM_ORDER,
-    CLAIMABLE,
     JSON_ENCODER,
     OnConflict,
     Write,
-    claimed_rows,
     joined,
 )
-from holdfast.adapters.sql.queries.admissions import Searches, Source
-from holdfast.adapters.sql.sqlite.admissions import rowid_searches
+from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
+from holdfast.adapters.sql.sqlite.claim_query import claim_query
+from holdfast.adapters.sql.sqlite.waiting_searches import rowid_searches
 
 
 @attrs.frozen
@@ -47,18 +44,8 @@ class SqliteDialect:
         return f"(SELECT {extracted} FROM json_each(:{parameter})) AS {name}"
 
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
-        """See `Dialect.claimable`. `:most` is the highest limit of all queues, since LIMIT can't be a column here."""
-        columns = ", ".join(f"j.{name}" for name in jobs)
-        claims = self.table_of("queue_claims", "l", CLAIM_COLUMNS)
-        return (
-            f"WITH picked AS (SELECT l.claim, l.most, {columns} FROM {claims} "
-            "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
-            "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
-            f"AND job.state = 'queued' AND {CLAIMABLE} ORDER BY job.queue_position, job.run, job.number LIMIT :most)), "
-            f"placed AS (SELECT *, row_number() OVER (PARTITION BY claim ORDER BY {CLAIM_ORDER}) AS place "
-            "FROM picked) "
-            f"{claimed_rows(jobs, sessions)} LIMIT :limit"
-        )
+        """See `Dialect.claimable`."""
+        return claim_query(self, jobs, sessions)
 
     def admissions(self, source: Source) -> Searches:
         """See `Dialect.admissions`."""

@@ -13,8 +13,8 @@ from holdfast.adapters.sql.database import Database, Link, Parameters
 from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
-from holdfast.adapters.sql.queries.admissions import waiting_statements
 from holdfast.adapters.sql.queries.handlers import Answers
+from holdfast.adapters.sql.queries.waiting_searches import waiting_statements
 from holdfast.adapters.sql.searches import searches_for
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.ports.changes import Change, Insert

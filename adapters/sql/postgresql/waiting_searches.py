@@ -3,7 +3,7 @@
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 from holdfast.adapters.sql.dialect import Dialect
-from holdfast.adapters.sql.queries.admissions import Searches, Source, all_used
+from holdfast.adapters.sql.queries.waiting_searches import Searches, Source, all_used
 
 
 def _waiting_after(source: Source, namespace: str, key: str) -> str:
