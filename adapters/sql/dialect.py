@@ -133,7 +133,7 @@ class Dialect(Protocol):
         ...
 
     def admissions(self, source: "Source") -> "Searches":
-        """Return the searches for runs or jobs that wait for slots (`queries.admissions`), before `bound`."""
+        """Return the searches for runs or jobs that wait for slots (`queries.waiting_searches`), before `bound`."""
         ...
 
     def rows_for_each(self, given: str, table: str, condition: str, order: str) -> str:

@@ -20,9 +20,9 @@
 # - The session comes along by a LEFT JOIN, which saves a round trip (`claimable`).
 #
 # SQLite (`sqlite/claim_query.py`) has neither LATERAL nor a column as LIMIT. A correlated subquery, `rowid IN (...
-# LIMIT :most)`, reads the head of the index for each pair, with the highest limit of all; `row_number` applies the lower
-# ones. It needs no row locks, since a writer locks the file. The search first runs before BEGIN IMMEDIATE, so that idle
-# workers block no writers.
+# LIMIT :most)`, reads the head of the index for each pair, with the highest limit of all; `row_number` applies the
+# lower ones. It needs no row locks, since a writer locks the file. The search first runs before BEGIN IMMEDIATE, so
+# that idle workers block no writers.
 #
 # Guaranteed: a job is returned to one transaction at a time, lowest rank first among those not locked by others, and no
 # queue gets more than its limit.

@@ -1,4 +1,4 @@
-"""Searches for waiting runs and jobs by lateral joins (`queries.admissions`)."""
+"""Searches for waiting runs and jobs by lateral joins (`queries.waiting_searches`)."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 

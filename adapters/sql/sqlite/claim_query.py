@@ -1,4 +1,4 @@
-"""The claim query of SQLite. `postgresql/claim_query.py` says why it has this shape."""
+"""The claim query of SQLite. The reasons for its shape are in `postgresql/claim_query.py`."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 

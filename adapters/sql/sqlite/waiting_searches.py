@@ -1,4 +1,4 @@
-"""Searches for waiting runs and jobs by `rowid` (`queries.admissions`)."""
+"""Searches for waiting runs and jobs by `rowid` (`queries.waiting_searches`)."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
