@@ -56,8 +56,7 @@ class _IfExists(click.Choice[str]):
 @click.option(
     "--priority",
     type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX),
-    default=0,
-    help="A head start of N minutes in the queue.",
+    help="A head start of N minutes in the queue; by default that of the workflow.",
 )
 @click.option(
     "--attribute",
@@ -185,9 +184,10 @@ def _read(file: str) -> str:
 
 def _options(settings: dict[str, object], *, utc: bool) -> StartOptions:
     options = StartOptions(
-        priority=cast("int", settings["priority"]),
         if_exists=cast('Literal["error", "return"]', settings["if_exists"]),
     )
+    if (priority := settings["priority"]) is not None:
+        options["priority"] = cast("int", priority)
     if (run_id := settings["run_id"]) is not None:
         options["id"] = str(run_id)
     if (key := settings["idempotency_key"]) is not None:

@@ -153,7 +153,7 @@ async def lost() -> None:
     await asyncio.Event().wait()
 
 
-@workflow(retry=Retry(attempts=3, wait=3_600, wait_max=3_600))
+@workflow(retry=Retry(attempts=3, wait=3_600, wait_max=3_600), priority=4)
 async def unlucky() -> None:
     raise ValueError("no luck")
 

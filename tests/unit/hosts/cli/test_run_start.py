@@ -35,6 +35,14 @@ def test_the_run_is_stored_with_what_was_said(holdfast: CommandLine) -> None:
     assert shown["history"][0]["payload"]["value"] == {"customer": "Ann", "items": ["a", "b"]}
 
 
+@pytest.mark.parametrize(("said", "priority"), [((), 4), (("--priority", "0"), 0)])
+def test_the_priority_of_the_workflow_is_the_default(
+    holdfast: CommandLine, said: tuple[str, ...], priority: int
+) -> None:
+    assert holdfast("run", "start", "shop:engine", "unlucky", "{}", "--id", "x", *said).code == 0
+    assert holdfast("run", "show", "shop:engine", "x", "--json").json["priority"] == priority
+
+
 def test_as_json_it_says_whether_the_run_is_new(holdfast: CommandLine) -> None:
     start = ("run", "start", "shop:engine", "nothing", "--id", "x", "--if-exists", "return", "--json")
     first, second = holdfast(*start), holdfast(*start)
