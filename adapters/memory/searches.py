@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
-from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
 from holdfast.adapters.memory.queries.handlers import dead_lettered_in, node_rows
+from holdfast.adapters.memory.queries.waiting import first_waiting, queued, used, waited_for
 from holdfast.ports import searches as s
 from holdfast.ports import tables as t
 from holdfast.ports.attempt_output import Annotation, AnnotationScope

@@ -132,7 +132,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def admissions(self, source: "Source") -> "Searches":
+    def waiting_searches(self, source: "Source") -> "Searches":
         """Return the searches for runs or jobs that wait for slots (`queries.waiting_searches`), before `bound`."""
         ...
 

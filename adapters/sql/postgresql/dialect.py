@@ -66,8 +66,8 @@ class PostgresDialect:
         """See `Dialect.claimable`."""
         return claim_query(self, jobs, sessions)
 
-    def admissions(self, source: Source) -> Searches:
-        """See `Dialect.admissions`."""
+    def waiting_searches(self, source: Source) -> Searches:
+        """See `Dialect.waiting_searches`."""
         return lateral_searches(self, source)
 
     def rows_for_each(self, given: str, table: str, condition: str, order: str) -> str:

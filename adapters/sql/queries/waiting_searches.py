@@ -96,7 +96,7 @@ class Searches:
 
 def waiting_statements(dialect: Dialect) -> Mapping[Waiting, Searches]:
     """Build the statements for waiting runs and jobs."""
-    return {waiting: dialect.admissions(source) for waiting, source in SOURCES.items()}
+    return {waiting: dialect.waiting_searches(source) for waiting, source in SOURCES.items()}
 
 
 def all_used(dialect: Dialect, source: Source) -> str:

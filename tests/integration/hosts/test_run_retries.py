@@ -328,7 +328,7 @@ async def ask(kind: str) -> int:
     return answer(kind)
 
 
-@step(queue="asked")
+@step(queue="questions")
 async def ask_queued(kind: str) -> int:
     return answer(kind)
 
@@ -339,11 +339,11 @@ async def asks(kind: str, queued: bool = False) -> int:
 
 
 @stage
-async def asked(kind: str) -> int:
+async def answer_at_once(kind: str) -> int:
     return answer(kind)
 
 
-asking = Pipeline("asking", input=str).pipe(asked)
+asking = Pipeline("asking", input=str).pipe(answer_at_once)
 
 DEFAULT = Retry(
     attempts=2,

@@ -49,7 +49,7 @@ def actors(world: World, *, generation: int | None = None) -> list[tuple[str, Ac
     ],
     ids=lambda one: getattr(one, "type", one),
 )
-def test_the_event_of_a_command_names_who_gave_it(world: World, command: c.Command[Any], kind: str) -> None:
+def test_the_event_of_a_command_names_its_actor(world: World, command: c.Command[Any], kind: str) -> None:
     world.create()
     world.do(command)
 
@@ -72,7 +72,7 @@ def test_without_an_actor_the_rows_are_those_of_before(world: World) -> None:
     assert [row.data for row in world.history()] == ['{"definition":"w@1"}', '{"reason":"why"}']
 
 
-def test_a_start_names_who_gave_it_and_who_wrote_its_annotations(world: World) -> None:
+def test_a_start_names_its_actor_also_as_the_author_of_its_annotations(world: World) -> None:
     note = c.NewAnnotation(name="n", value='"v"')
     world.do(c.RunCreate(workflow="w", id="x", input=payload(0), annotations=(note,), actor=ANN))
 

@@ -80,7 +80,7 @@ def test_other_schemes_are_of_no_database(url: str) -> None:
     assert kind_of(url) is None
 
 
-def test_whoever_asks_for_the_kind_of_a_url_loads_neither_sqlalchemy_nor_a_driver() -> None:
+def test_the_kind_of_a_url_is_known_without_sqlalchemy_and_without_a_driver() -> None:
     program = (
         "import sys; from holdfast.adapters.sql.databases import url_forms; print(len(url_forms()), "
         "{'sqlalchemy', 'psycopg', 'sqlite3', 'alembic'} & set(sys.modules))"

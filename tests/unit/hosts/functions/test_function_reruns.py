@@ -697,7 +697,7 @@ def test_one_whose_id_was_chosen_is_run_again_itself_first() -> None:
         sound(world)
 
 
-def test_a_cancellation_that_the_function_asked_for_is_kept() -> None:
+def test_a_cancellation_that_the_function_requested_is_kept() -> None:
     with World([child]) as world:
         run = world.start(cancels_child_itself(), id="x")
         world.work()
