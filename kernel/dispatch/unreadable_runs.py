@@ -142,7 +142,10 @@ def block(tx: Transaction, found: Sequence[Unreadable], now: Micros) -> list[Blo
     The jobs of runs that are blocked or have ended are paused too.
     """
     first = {one.run: one for one in reversed(found)}
-    outlines = {outline.key: outline for outline in tx.find(RunOutlines(sorted(first), locks=True))}
+    keys = sorted(first)
+    tx.find(RunOutlines(keys, locks=True))
+    # Read again: while the first statement waited for a lock, another transaction may have appended rows unseen by it.
+    outlines = {outline.key: outline for outline in tx.find(RunOutlines(keys, locks=False))}
     changes: list[Change] = []
     blocked: list[BlockedRun] = []
     for key, one in sorted(first.items()):
