@@ -4,6 +4,7 @@
 PYTHON ?= python3
 # Twice the number of processors in CI, because many tests wait.
 WORKERS ?= 4
+PORT ?= 8080
 BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -11,45 +12,59 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SEEDS ?= 300
 FIRST ?= 1
 STORE ?= memory
+# runs, schedules, gathering, limits, or several of them
+WORKLOAD ?= runs schedules gathering limits
 JOBS ?= 1
 MINUTES ?= 60
+RUNS ?= 100000
+QUEUED ?= 10000
 
 # Keep compiled modules, even if the environment disables that: every test worker imports all of the tests, and tests
 # start processes that import Holdfast again. Collecting the tests takes 6 seconds with compiled modules, 16 without.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow chaos check lint types imports purity audit format bench bench-peers bench-page soak simulate mutants mutants-tests coverage clean
+.PHONY: help demo serve test test-slow test-full chaos check lint types imports purity audit format bench bench-server bench-peers bench-page soak simulate mutants mutants-tests coverage screenshots chromium clean
 
 help:
 	@echo 'make demo           run the demo pipeline, which kills its own worker'
+	@echo 'make serve          serve a shop over HTTP, with a worker and runs in every state [PORT=8080]'
 	@echo 'make check          check formatting, lint, generated code, types, import rules and purity of the kernel'
 	@echo 'make test           run the fast tests, on SQLite and on a PostgreSQL that only the tests use'
-	@echo 'make test-slow      run the tests that take minutes: packaging, AWS, chaos, and fast tests at full size'
+	@echo 'make test-slow      run the tests that take minutes: packaging, processes, AWS, browser, chaos'
+	@echo 'make test-full      run the slow tests and the sized ones at full size, with many examples (an hour)'
 	@echo 'make chaos          run the chaos tests at full size (most of an hour)'
 	@echo 'make simulate       run the simulator: seeded faults in virtual time'
-	@echo '                    [SEEDS=1500] [FIRST=1] [STORE=memory|sqlite] [JOBS=2]'
+	@echo '                    [SEEDS=1500] [FIRST=1] [STORE=memory|sqlite] [JOBS=2] [WORKLOAD=runs|schedules|gathering|limits]'
 	@echo 'make mutants        plant known bugs and check that the simulator finds them'
 	@echo '                    [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]'
 	@echo 'make mutants-tests  plant known bugs and check that the fast tests find them [ONLY=name,name] [JOBS=2]'
 	@echo 'make coverage       run the fast tests and report the code that they did not run'
 	@echo 'make bench          run the benchmarks'
+	@echo 'make bench-server   benchmark the HTTP server [RUNS=1000000] [QUEUED=100000]'
 	@echo 'make bench-peers    benchmark Holdfast beside other engines, on one server'
 	@echo 'make soak           run one worker at half of its maximum rate [MINUTES=60]'
 	@echo 'make bench-page     rewrite the tables and plots of the documentation from bench-peers and soak'
+	@echo 'make screenshots    save an image of each page of the dashboard in .cache/screenshots'
 	@echo 'make audit          report known vulnerabilities of the installed packages and of the oldest allowed ones'
-	@echo 'make format         rewrite the code to satisfy make check, and generate the async client'
+	@echo 'make format         rewrite the code to satisfy make check, and generate the async client and the sync client of a server'
 	@echo 'make clean          remove everything that make created'
 
 demo: .venv/.demo
 	$(BIN)/python docs/examples/stdlib_report/demo.py
 
+serve: .venv/.serve
+	@$(BIN)/python -m docs.examples.live_demo --port $(PORT)
+
 test: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-slow: .venv/.tools .cache/postgres/.ready
-	HOLDFAST_TESTS=full $(BIN)/pytest -n 3 -m 'slow and not chaos'
-	$(BIN)/pytest -m chaos
-	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) -m '(hypothesis or sized) and not slow and not chaos' --hypothesis-profile=many
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(slow or other_store) and not chaos'
+	$(BIN)/pytest -n 2 --dist worksteal -m chaos
+
+test-full: .venv/.tools .cache/postgres/.ready
+	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(slow or other_store) and not chaos'
+	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(hypothesis or sized) and not slow and not other_store and not chaos' --hypothesis-profile=many
 
 chaos: .venv/.tools .cache/postgres/.ready
 	HOLDFAST_CHAOS=full $(BIN)/pytest -m chaos tests/chaos
@@ -60,6 +75,7 @@ lint: .venv/.tools
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python -m tools.async_facade --check
+	$(BIN)/python -m tools.sync_client --check
 
 types: .venv/.tools
 	$(BIN)/python -m tools.check_types
@@ -82,6 +98,7 @@ format: .venv/.tools
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 	$(BIN)/python -m tools.async_facade
+	$(BIN)/python -m tools.sync_client
 
 bench-peers: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks.peers --data tests/benchmarks/results/peers.json
@@ -95,8 +112,12 @@ bench-page: .venv/.tools
 bench: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks
 
+bench-server: .venv/.tools .cache/postgres/.ready
+	$(BIN)/python -m tests.benchmarks.server --runs $(RUNS) --jobs $(QUEUED)
+
 simulate: .venv/.tools
-	$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS) --first $(FIRST) --store $(STORE) --jobs $(JOBS)
+	set -e; for workload in $(WORKLOAD); do $(BIN)/python -m holdfast.testing.simulation --workload $$workload \
+		--seeds $(SEEDS) --first $(FIRST) --store $(STORE) --jobs $(JOBS); done
 
 mutants: .venv/.tools
 	$(BIN)/python -m tests.mutants --only '$(ONLY)' --seeds $(if $(findstring command,$(origin SEEDS)),$(SEEDS),500) \
@@ -105,6 +126,18 @@ mutants: .venv/.tools
 mutants-tests: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.mutants.by_tests --only '$(ONLY)' \
 		--jobs $(if $(findstring command,$(origin JOBS)),$(JOBS),2)
+
+screenshots: .venv/.tools
+	$(BIN)/python -m tests.browser.screenshots
+
+# Quiet, and no failure: without a browser, the tests that need one are skipped, and say so.
+chromium:
+	@for one in "$$HOLDFAST_TEST_CHROMIUM" chromium chromium-browser google-chrome; do \
+		command -v "$$one" >/dev/null && exit 0; \
+	done; \
+	test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get install -qq -y chromium \
+		|| { apt-get update -qq && apt-get install -qq -y chromium; }; } >/dev/null 2>&1 && exit 0; \
+	echo 'there is no Chromium: tests in a browser will be skipped'
 
 coverage: .venv/.tools .cache/postgres/.ready
 	$(BIN)/coverage run -m pytest
@@ -120,14 +153,18 @@ clean:
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-# All that the demo needs. `.venv/.package` includes it.
+# All that the demo, and the demo of the server, need. `.venv/.package` includes it.
 .venv/.demo: .venv/.python pyproject.toml
 	$(PIP) install --quiet --editable '.[sqlite]'
 	@touch $@
 
-.venv/.package: .venv/.python pyproject.toml
-	$(PIP) install --quiet --editable '.[aws,asyncio,nats,postgres,sqlite,cli,testing]'
+.venv/.serve: .venv/.python pyproject.toml
+	$(PIP) install --quiet --editable '.[cli,server,sqlite]'
 	@touch .venv/.demo $@
+
+.venv/.package: .venv/.python pyproject.toml
+	$(PIP) install --quiet --editable '.[aws,asyncio,nats,postgres,schedules,sqlite,cli,server,testing]'
+	@touch .venv/.demo .venv/.serve $@
 
 .venv/.tools: .venv/.package
 	$(PIP) install --quiet --group dev

@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, tzinfo
-from typing import Final
+from typing import Final, cast
 
 from holdfast.ports.clock import instant
 from holdfast.ports.records.values import Micros
@@ -15,6 +15,13 @@ _UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 def printable(text: str) -> str:
     """Return the text with NUL characters and surrogates replaced, which databases can't store."""
     return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return an error itself, or the first one of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 def counted(number: int, noun: str) -> str:

@@ -43,6 +43,7 @@ Reading order
 
 The rest in any order: limits (`limits/`, `rules/admissions.py`), messages
 (`rules/signals.py`, `rules/unread_messages.py`), child runs (`rules/children.py`), external work
-(`rules/external_work.py`), sinks (`rules/outbox.py`), reruns and forks (`runs/rerun_plan.py`, `runs/forks.py`), values
-as JSON (`values/`) and the stored form of errors (`history/exceptions.py`).
+(`rules/external_work.py`), the times of schedules (`calendars/`), sinks (`rules/outbox.py`), reruns and forks
+(`runs/rerun_plan.py`, `runs/forks.py`), values as JSON (`values/`) and the stored form of errors
+(`history/exceptions.py`).
 """

@@ -6,14 +6,21 @@ from typing import Any, get_origin
 import cattrs
 
 
-def strict_converter(*, forbid_extra_keys: bool, detailed_validation: bool) -> cattrs.Converter:
+def strict_converter(
+    *, forbid_extra_keys: bool, detailed_validation: bool, omit_defaults: bool = False
+) -> cattrs.Converter:
     """Return a new converter of frozen classes and JSON data, for the caller to add hooks to.
 
     Args:
         forbid_extra_keys: Whether data with a field that the class does not have is refused.
         detailed_validation: Whether errors list every fault with its path; takes longer.
+        omit_defaults: Whether fields that have their default are left out of the data.
     """
-    converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=detailed_validation)
+    converter = cattrs.Converter(
+        forbid_extra_keys=forbid_extra_keys,
+        detailed_validation=detailed_validation,
+        omit_if_default=omit_defaults,
+    )
     for kind in (str, int, bool):
         converter.register_structure_hook(kind, _exactly(kind))
     tuple_of_anything = converter.get_structure_hook(tuple[object, ...])

@@ -11,22 +11,27 @@ from typing import Any, Final, Generic
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.commands.command import Command
 from holdfast.kernel.history import events
 from holdfast.kernel.history.stage_history import StageHistory
+from holdfast.kernel.limits.fairness import FairLines
+from holdfast.kernel.limits.quotas import QuotaUse
+from holdfast.kernel.limits.start_bounds import BoundedStarts
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
+from holdfast.kernel.search_results import NewRun, RunRemains, SearchResult
 from holdfast.ports.changes import Change, Insert
-from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
-from holdfast.ports.json import parse
+from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.records.history import STAGE_OUTCOMES, HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind
-from holdfast.ports.records.limits import RateName, SlotName
-from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey
+from holdfast.ports.records.limits import LimitName, RateName, SlotName
+from holdfast.ports.records.outbox import SinkName, StreamKey
 from holdfast.ports.records.run import Run, RunName
-from holdfast.ports.searches import CompletedRow, Search, SlotPlace, not_negative
+from holdfast.ports.searches import CompletedRow, OpenRunsOfKey, Search, SlotPlace, not_negative
 from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 from holdfast.ports.unreadable import shown
 from holdfast.ports.working_set import Tables
+from holdfast.ports.zones import ZoneTables
 
 Result = TypeVar("Result", covariant=True)
 
@@ -47,95 +52,6 @@ class RunsMissingJobs(ComposedSearch):
     after: str
     limit: int = attrs.field(validator=not_negative)
     run: str | None = None
-
-
-def _a_place(_: object, __: object, value: str) -> None:
-    if value:
-        slot_place(value)
-
-
-def slot_place(text: str) -> SlotPlace:
-    """Return the place that a search continues from. InvalidCommandError if the text is not a `next` of a reply."""
-    try:
-        place = parse(text) if text else ["", ""]
-    except (ValueError, RecursionError):
-        place = None
-    match place:
-        case [str(namespace), str(key)]:
-            return SlotPlace(namespace, key)
-        case _:
-            raise InvalidCommandError(f"after is {text[:100]!r}; it must be `next` of a reply")
-
-
-@frozen(kw_only=True)
-class WaitingRuns(ComposedSearch):
-    """Search for pending runs that wait for a slot of these concurrency keys, in one namespace; the runs are locked.
-
-    Without `keys`, it searches all keys of all namespaces from `after` on, and runs whose `start_at` has passed.
-    """
-
-    namespace: str
-    keys: tuple[str, ...]
-    after: str = attrs.field(validator=_a_place)
-    limit: int = attrs.field(validator=not_negative)
-
-
-@frozen(kw_only=True)
-class WaitingJobs(ComposedSearch):
-    """Search for jobs that wait for a slot or a rate limit under these keys, in one namespace; the jobs are locked.
-
-    Without `keys`, it searches all keys of all namespaces from `after` on.
-    """
-
-    namespace: str
-    keys: tuple[str, ...]
-    after: str = attrs.field(validator=_a_place)
-    limit: int = attrs.field(validator=not_negative)
-
-
-@frozen
-class RunsWithUndeliveredRows(ComposedSearch):
-    """Search for runs with rows that are not in the outbox of a sink, by ascending run key from `after`."""
-
-    namespace: str
-    sinks: tuple[str, ...]
-    after: str
-    limit: int = attrs.field(validator=not_negative)
-
-
-@frozen
-class SearchResult:
-    """The result of a search: keys of rows, or heads of streams."""
-
-    jobs: tuple[JobKey, ...] = ()
-    sessions: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    streams: tuple[StreamKey, ...] = ()
-    stream_heads: tuple[StreamHead, ...] = ()
-    """Streams behind the history of their runs, with the last row of each."""
-    checked: int = 0
-    """How many rows the search has looked at."""
-    next: str | None = None
-    """Where the next search continues; None at the end."""
-    has_deliveries: bool = False
-    """Whether any run of the store has a result to deliver to another run."""
-
-
-@frozen(kw_only=True)
-class RunRemains:
-    """What the generations of a run that is to be removed have left in the store."""
-
-    runs: tuple[str, ...]
-    """The keys of the generations, oldest first."""
-    inputs: tuple[str, ...] = ()
-    """The keys of the blobs of their inputs."""
-    streams: tuple[Stream, ...] = ()
-    has_deliveries: bool = False
-    """Whether a generation has a result to deliver to another run, or external work to cancel."""
-    lagging_sinks: frozenset[str] = frozenset()
-    """The keys of sinks that lack events of a generation."""
-    sinks: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """The names of all sinks, by key."""
 
 
 @frozen(kw_only=True)
@@ -159,8 +75,17 @@ class Reads:
     """Jobs read without a lock: for replies, never for changes."""
     starts: tuple[JobKey, ...] = ()
     """Jobs that may be claimed: the rate-limit rows that count their starts are locked."""
+    takers: tuple[JobKey, ...] = ()
+    """Jobs after which the next one of their queue may be claimed: whether the queue is paused is read."""
+    limits: tuple[LimitName, ...] = ()
+    """Changed limits, locked."""
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False
+    new_runs: tuple[NewRun, ...] = ()
+    """Runs that may be started: if the number of runs of their concurrency key is bounded, it is read.
+
+    Of `names` that may be rerun (`past_names`) it is, too.
+    """
     leader_leases: tuple[str, ...] = ()
     sinks: tuple[SinkName, ...] = ()
     locks_sinks: bool = False
@@ -205,6 +130,8 @@ NOTHING: Final = Reads()
 class State:
     """The rows read for a batch, with the changes of the commands decided so far applied."""
 
+    zones: ZoneTables | None
+    """The time zones; None if this process has no time zone data."""
     excluded: frozenset[str]
     """Runs with an unreadable row: they are left out of what searches find (docs/decisions/0062)."""
     current_run: str | None
@@ -240,15 +167,31 @@ class State:
     """Unread messages, and the starts stored with them, by run and row number."""
     used_slots: dict[SlotName, int]
     """Slots in use of each concurrency limit that was searched, without those held in `tables`."""
+    bounded_starts: dict[SlotPlace, BoundedStarts]
+    """The starts of the batch under each bounded concurrency key."""
+    open_beside: dict[SlotPlace, OpenRunsOfKey]
+    """The open runs of each of these keys, without those in `tables`."""
     queued_by_rate: dict[RateName, int]
     """Queued jobs of each rate limit that was searched, without those in `tables`."""
+    refusing: frozenset[RateName]
+    """The rates that may refuse starts of the batch: they are locked."""
     run_remains: dict[RunName, RunRemains]
+    commands: Sequence[Command[Any]]
+    """The commands of the batch."""
+    quotas: dict[str, QuotaUse]
+    """The quotas of namespaces that have any and in which clients start runs."""
+    fair: FairLines | None
+    """The lines in which starts of the batch take turns; None if no start takes one."""
+    has_limits: bool
+    """Whether the store has limits that were changed, as far as a search or a read of sessions has shown."""
 
     def __init__(
         self,
         workflows: Mapping[tuple[str, str | None], Plan] | None = None,
         excluded: frozenset[str] = frozenset(),
+        zones: ZoneTables | None = None,
     ) -> None:
+        self.zones = zones
         self.excluded = excluded
         self.current_run = None
         self.tables = Tables()
@@ -265,8 +208,15 @@ class State:
         self.new_rows = {}
         self.messages = {}
         self.used_slots = {}
+        self.bounded_starts = {}
+        self.open_beside = {}
         self.queued_by_rate = {}
+        self.refusing = frozenset()
         self.run_remains = {}
+        self.commands = ()
+        self.quotas = {}
+        self.fair = None
+        self.has_limits = False
 
     def plan_of(self, run: Run) -> Plan:
         """Return the plan of a run. UnreadableRowError if it is not stored, or can't be parsed."""
@@ -306,6 +256,8 @@ class State:
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply the changes of a decision, so that later commands of the batch see them."""
+        if self.fair is not None:
+            self.fair.note(changes)
         for change in changes:
             self.tables.apply(change)
             if not (isinstance(change, Insert) and isinstance(change.record, HistoryRow)):

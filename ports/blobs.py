@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final, Protocol
+from datetime import timedelta
+from typing import Final, Protocol, runtime_checkable
 
 from holdfast.ports.errors import InvalidKeyError
+from holdfast.ports.structs import frozen
 
 BLOB_KEY_MAX: Final = 900
 """The most characters of a key."""
@@ -43,6 +45,36 @@ class BlobStore(Protocol):
 
     def list(self, prefix: str, /) -> Iterator[str]:
         """Yield the keys that start with `prefix`, ascending."""
+        ...
+
+
+@frozen(kw_only=True)
+class UploadAddress:
+    """Where bytes are sent with a PUT, and the headers that the request must have exactly as they are."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+
+
+@runtime_checkable
+class AddressingBlobStore(BlobStore, Protocol):
+    """A BlobStore whose blobs can be read and written by URLs, for a while and without other credentials.
+
+    - Both methods are local: they create a signed URL without a call of the storage.
+    - Both return None if the store can't sign as it is configured.
+    - InvalidKeyError for a malformed key.
+    """
+
+    def download_url(self, key: str, lifetime: timedelta, /) -> str | None:
+        """Return a URL whose content are the bytes of this key, for this long. A missing key is a 403 or 404."""
+        ...
+
+    def upload_address(self, key: str, size: int, lifetime: timedelta, /) -> UploadAddress | None:
+        """Return where to send the bytes of this key, for this long.
+
+        The storage refuses bytes of another length, or with another hash than the one in the key. An existing key is
+        left as it is: the answer may be 412 then.
+        """
         ...
 
 

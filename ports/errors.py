@@ -1,7 +1,7 @@
 """Every error that Holdfast raises on purpose. Each has a stable `code` and a section in the docs."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final
 
 from holdfast.ports.durations import Duration, length_of
@@ -72,6 +72,95 @@ class RunExistsError(CommandError):
         super().__init__(
             f"a run with the id {run_id!r} already exists: choose another id, or get the existing run with"
             " if_exists='return' (on the command line: --if-exists return)"
+        )
+
+
+class ConcurrencyFullError(CommandError):
+    """A start was refused: as many runs of its concurrency key are open as may be."""
+
+    code = "concurrency_full"
+
+    def __init__(self, message: str, *, key: str | None = None, newest: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        """The concurrency key; None if the start of a child run was refused."""
+        self.newest = newest
+        """The id of the newest open run of the key; None if the start of a child run was refused."""
+
+    @classmethod
+    def of(cls, key: str, *, limit: int, waiting: int, newest: str | None) -> "ConcurrencyFullError":
+        """Return the error for a key with these bounds."""
+        named = "" if newest is None else f", the newest of them {newest!r}"
+        return cls(
+            f"the concurrency key {key!r} is full: {limit} of its runs may be under way and {waiting} may wait, and so"
+            f" many are open{named}; start it once one has ended, or with another `full` of its Concurrency",
+            key=key,
+            newest=newest,
+        )
+
+
+class QuotaExceededError(CommandError):
+    """A start was refused: its namespace has as many active runs, or recent starts, as it may have."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, namespace: str, quota: str, limit: int) -> None:
+        self.namespace = namespace
+        self.quota = quota
+        """`max_active_runs` or `max_starts_per_minute`."""
+        self.limit = limit
+        """The quota."""
+        what, when = (
+            (f"{limit:,} of its runs may be active", "start it once one has ended")
+            if quota == "max_active_runs"
+            else (f"{limit:,} of its runs may start in a minute", "start it later")
+        )
+        super().__init__(
+            f"the namespace {namespace!r} has used up its quota {quota}: {what}; {when}, or let an operator raise it"
+            f" with `holdfast namespace create {namespace} --{quota.replace('_', '-')} N`, which also sets the note and"
+            " the other quota"
+        )
+
+
+class NamespaceInUseError(CommandError):
+    """A namespace can't be deleted: it has runs, schedules or sinks."""
+
+    code = "namespace_in_use"
+
+    def __init__(self, namespace: str, contents: Sequence[str]) -> None:
+        self.namespace = namespace
+        self.contents = tuple(contents)
+        """What it has: `runs`, `schedules`, `sinks`."""
+        super().__init__(
+            f"the namespace {namespace!r} has {' and '.join(contents)}: remove them first, or delete it with all of"
+            f" them by `engine.namespaces.delete({namespace!r}, purge=True)`, on the command line with --purge"
+        )
+
+
+class RateExceededError(CommandError):
+    """A start was refused: its rate of starts is used up, and refuses what is beyond it."""
+
+    code = "rate_exceeded"
+
+    def __init__(self, message: str, *, name: str | None = None, fits_at: int | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        """The name of the rate, as `engine.limits` has it; None if the start of a child run was refused."""
+        self.fits_at = fits_at
+        """When the start would fit if nothing else starts until then, in microseconds since 1970."""
+
+    @classmethod
+    def of(
+        cls, name: str, *, used: int, limit: int, period: int, units: int, fits_at: int
+    ) -> "RateExceededError":
+        """Return the error of a rate, with its period in microseconds."""
+        costs = "" if units == 1 else f", and this start costs {units:,}"
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=fits_at)
+        return cls(
+            f"the rate {name} is used up: {used:,} of {limit:,} units in any {period / 1_000_000:g} s count"
+            f" already{costs}; start it again at {at:%Y-%m-%dT%H:%M:%S.%fZ}, or use over='wait', with which it waits",
+            name=name,
+            fits_at=fits_at,
         )
 
 
@@ -206,6 +295,18 @@ class SessionLostError(CommandError):
         super().__init__(f"session {session!r} is dead or unknown; open a new one")
 
 
+class LeaseLostError(CommandError):
+    """A task of a remote worker is not its own any more: its lease ended, or its run did. Nothing was stored."""
+
+    code = "lease_lost"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the worker does not hold this task: its lease has ended and another worker may have it, its step was"
+            " cancelled, or the token is not one of its own; drop the outcome"
+        )
+
+
 class NothingToWakeError(CommandError):
     """No stage of that name or key waits for external work, or is about to."""
 
@@ -215,6 +316,39 @@ class NothingToWakeError(CommandError):
         self.what = what
         super().__init__(
             f"nothing waits for {what!r}: it is done, was never suspended, or has not started yet"
+        )
+
+
+class ScheduleExistsError(CommandError):
+    """A schedule of this name exists."""
+
+    code = "schedule_exists"
+
+    def __init__(self, schedule: str) -> None:
+        self.schedule = schedule
+        super().__init__(f"the schedule {schedule!r} exists: update it, or choose another name")
+
+
+class ScheduleNotFoundError(CommandError):
+    """There is no such schedule in this namespace."""
+
+    code = "schedule_not_found"
+
+    def __init__(self, schedule: str) -> None:
+        self.schedule = schedule
+        super().__init__(f"there is no schedule {schedule!r}; `holdfast schedule list` lists the schedules")
+
+
+class SinkCursorError(CommandError):
+    """A client continues to read a sink at a place that is not that of its last batch."""
+
+    code = "sink_cursor"
+
+    def __init__(self, sink: str, why: str) -> None:
+        self.sink = sink
+        super().__init__(
+            f"the sink {sink!r} can't be read on from this cursor, as {why}: another client reads it too, or this one "
+            "went back. Without a cursor, reading continues after what was acknowledged"
         )
 
 
@@ -243,6 +377,22 @@ class SinkNotFoundError(CommandError):
         super().__init__(f"there is no sink {sink!r}; `holdfast sink list` lists the sinks")
 
 
+class CredentialExistsError(CommandError):
+    """Another credential has the label, or, for the first one, any credential exists."""
+
+    code = "credential_exists"
+
+
+class CredentialNotFoundError(CommandError):
+    """There is no credential with this id or label that is not revoked."""
+
+    code = "credential_not_found"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no valid key {name!r}; `holdfast key list` lists the keys")
+
+
 class StorageRefusedError(CommandError):
     """The store refused one command's data, for a reason that will not go away."""
 
@@ -262,8 +412,19 @@ class InvalidArgumentError(HoldfastError, TypeError, ValueError):
         super().__init__(message)
 
 
+class UnknownZoneError(InvalidArgumentError):
+    """The time zone database has no zone of this name."""
+
+    code = "unknown_zone"
+
+    def __init__(self, zone: str, version: str, advice: str) -> None:
+        super().__init__("zone", f"there is no time zone {zone!r} in tzdata {version}{advice}")
+        self.zone = zone
+        self.advice = advice
+
+
 class DefinitionError(HoldfastError):
-    """A workflow is defined incorrectly. Raised at its definition, never when it runs."""
+    """A workflow, or the time of a schedule, is defined incorrectly. Raised at its definition, never when it runs."""
 
     code = "definition"
 
@@ -340,10 +501,17 @@ class UnavailableError(HoldfastError):
     code = "unavailable"
 
 
+class ReadTimeoutError(UnavailableError):
+    """A read of the store took longer than its limit, and was stopped. It changed nothing; ask for less at a time."""
+
+    code = "read_timeout"
+
+
 class AccessDeniedError(HoldfastError):
     """The store denied access to this user, or an operation. Nothing was stored; retrying does not help.
 
-    Running workers continue once access is granted.
+    Running workers continue once access is granted. A client of a server and a remote worker raise it if the server
+    refuses their key.
     """
 
     code = "access_denied"
@@ -368,6 +536,62 @@ class SinkUnavailableError(UnavailableError):
         self.retry_after = retry_after
         self.taken = taken
         super().__init__(message)
+
+
+class TooManyFailuresError(HoldfastError):
+    """Too many authentications of one address have failed within a minute."""
+
+    code = "too_many_failures"
+
+    def __init__(self, retry_after: float) -> None:
+        self.retry_after = retry_after
+        """In seconds."""
+        super().__init__(
+            f"too many requests of this address had no valid key or token: try again in {retry_after:.0f} s"
+        )
+
+
+class ForeignOriginError(HoldfastError):
+    """A browser's request that needs no key names another site in `Host`, `Origin` or `Sec-Fetch-Site`.
+
+    It needs none because the server has no credentials, or because it has the cookie of a person who has signed in.
+    """
+
+    code = "foreign_origin"
+
+    def __init__(self, header: str, value: str) -> None:
+        self.header = header
+        self.value = value
+        super().__init__(
+            f"{header} is {value!r:.200}, which is not this server: open it at its own address; a program sends a key, "
+            "which `holdfast key create` creates"
+        )
+
+
+class UnprotectedAddressError(HoldfastError):
+    """A server without credentials would listen beyond this machine."""
+
+    code = "unprotected_address"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(
+            f"there is no key and no issuer of tokens, so everyone who reaches {address} could do everything: create a "
+            "key with `holdfast key create`, or listen on 127.0.0.1"
+        )
+
+
+class ServerAnswerError(HoldfastError):
+    """An answer to a client is not one that it can use: a bug, another version, or not a server of Holdfast."""
+
+    code = "server_answer"
+
+    def __init__(self, status: int, server_code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        """The status of the answer."""
+        self.server_code = server_code
+        """The code of its problem; "" if it had none."""
 
 
 class EventRefusedError(HoldfastError):
@@ -513,6 +737,12 @@ class GiveUp(HoldfastError):  # noqa: N818  # it is raised to say what to do, as
     """Raised by a body: do not retry, however many attempts are left."""
 
     code = "give_up"
+
+
+class CancelRun(HoldfastError):  # noqa: N818  # as above
+    """Raised by a durable function: its run ends as cancelled, with this reason. Compensations run first."""
+
+    code = "cancel_run"
 
 
 class RetryAfter(HoldfastError):  # noqa: N818  # as above
@@ -792,6 +1022,18 @@ class StepResultError(HoldfastError):
         self.reason = reason
 
 
+class RemoteStepError(HoldfastError):
+    """A step failed for good in a remote worker: `error_code`, `error_type` and `message` are as that reported them."""
+
+    code = "remote_step"
+
+    def __init__(self, error_code: str, error_type: str, message: str) -> None:
+        super().__init__(f"{error_type or error_code}: {message}")
+        self.error_code = error_code
+        self.error_type = error_type
+        self.message = message
+
+
 class StepLostError(HoldfastError):
     """A step may not be retried, and its last attempt was lost: it may have happened or not.
 
@@ -845,10 +1087,12 @@ class CompensationError(HoldfastError):
 
 
 class ChildRefusedError(HoldfastError):
-    """A function's child run can't be started: its id belongs to another run."""
+    """A function's child run can't be started: its id belongs to another run, or an option does not fit."""
 
     code = "child_refused"
 
-    def __init__(self, run_id: str, why: str) -> None:
-        super().__init__(f"run {run_id!r} can't be started: {why}; choose another id")
+    def __init__(self, run_id: str, why: str, *, is_taken: bool = True) -> None:
+        """`is_taken`: another run exists with this id."""
+        advice = "; choose another id" if is_taken else ""
+        super().__init__(f"run {run_id!r} can't be started: {why}{advice}")
         self.run_id = run_id

@@ -12,10 +12,10 @@ USER_EVENTS: Final = "user."
 
 EVENT_TYPES: Final = frozenset(
     {
-        "child.cancelling",
+        "cancel.sent",
         "child.completed",
         "child.failed",
-        "child.signalled",
+        "signal.sent",
         "child.started",
         "channel.closed",
         "clock.read",
@@ -31,6 +31,7 @@ EVENT_TYPES: Final = frozenset(
         "run.continued",
         "run.created",
         "run.failed",
+        "run.gathered",
         "run.history_long",
         "run.paused",
         "run.repaired",

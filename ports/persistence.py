@@ -22,8 +22,8 @@ class Transaction(Protocol):
 
     - Reads take many keys at once; a key that does not exist is missing from the result.
     - A read sees everything that was committed before it, and the latest version of every row that is locked.
-    - Rows are locked in the order runs, jobs, others, slots, rates, each by ascending key. So no two transactions
-      deadlock.
+    - Rows are locked in the order schedules, runs, jobs, others, slots, rates, each by ascending key. So no two
+      transactions deadlock.
     - `apply` is called at most once, and last.
     """
 
@@ -87,14 +87,19 @@ class Persistence(Protocol):
         ...
 
     def read(self, query: Query[R], /) -> R:
-        """Answer a query from a snapshot. UnavailableError as `transact`; TypeError for an unknown query."""
+        """Answer a query from a snapshot. UnavailableError as `transact`; TypeError for an unknown query.
+
+        A database stops it at the limit of its caller (`ports.read_limits`): ReadTimeoutError.
+        """
         ...
 
     def prune(self, before: Micros, /) -> int:
         """Delete rows that are no longer needed, and return how many.
 
-        - Deleted are replies stored before this instant; dead sessions without jobs that expired before it; rate limits
-          last changed before it; streams of removed sinks; and the store's own records of transactions long over.
+        - Deleted are replies stored before this instant; dead sessions without jobs that expired before it; browser
+          sessions that ended before it; rate limits and fair keys last changed before it; audit entries that are older
+          than it by `AUDIT_KEPT`; streams of removed sinks; rows of the worker registry without an open session; and
+          the store's own records of transactions long over.
         - History is kept. Should it ever be deleted, rows that a stream has not delivered must stay.
         """
         ...

@@ -12,13 +12,18 @@ from typing_extensions import TypeVar
 
 from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential
 from holdfast.ports.records.history import STAGE_COMPLETED
 from holdfast.ports.records.job import Job, JobKey, JobKind, PassOver
+from holdfast.ports.records.limits import FairKeyName, RateName
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros
-from holdfast.ports.structs import frozen
+from holdfast.ports.records.workflow import WorkflowKey
+from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.unreadable import RunOutline
 
 Answer = TypeVar("Answer", covariant=True)
@@ -63,10 +68,14 @@ class NodeRows:
 
 
 class Waiting(StrEnum):
-    """What waits for slots: pending runs for a slot of their concurrency key, limited jobs for one of their stage."""
+    """What waits in lines: pending runs for a slot, or for the rate of starts, and limited jobs for both."""
 
     RUNS = "runs"
+    """Pending runs that wait for a slot of their concurrency key."""
+    RATED_RUNS = "rated_runs"
+    """Pending runs that wait for their rate of starts: their lines have its names as keys, and no slots."""
     JOBS = "jobs"
+    """Limited jobs that wait for a slot or a rate limit of their stage or step."""
 
 
 class SlotPlace(NamedTuple):
@@ -74,6 +83,14 @@ class SlotPlace(NamedTuple):
 
     namespace: str
     key: str
+
+
+class KeySpan(NamedTuple):
+    """The concurrency keys of a namespace from `first` on, and before `beyond`."""
+
+    namespace: str
+    first: str
+    beyond: str
 
 
 @frozen
@@ -84,14 +101,83 @@ class WaitedFor:
     limit: int | None
     """The concurrency limit; None if slots are not counted."""
     used: int
-    """How many slots are taken."""
+    """How many slots are taken, by runs also those of keys within this one. 0 with outer limits (`SlotsInSpans`)."""
     rate_limit: int | None = None
     rate_period: Micros | None = None
+    has_limits: bool = False
+    """Whether an operator has ever changed a limit or paused a queue of this store."""
+    outer: tuple[int, ...] = ()
+    """The limits of the outer levels of the key, the outermost first."""
+    position: Micros = 0
+    """The rank of the first one that waits."""
 
     @property
     def free(self) -> int | None:
         """How many slots are free; None without a limit."""
         return None if self.limit is None else max(0, self.limit - self.used)
+
+
+class QueuePart(NamedTuple):
+    """Where the first jobs of runs wait: what a claim reads in one piece."""
+
+    namespace: str
+    queue: str
+    definition: str
+
+
+class PartTurn(NamedTuple):
+    """A turn in a part."""
+
+    part: QueuePart
+    turn: int
+
+
+class WaitingTurn(NamedTuple):
+    """The turn of a job that waits for its first claim."""
+
+    turn: int
+    since: Micros
+    """The instant by which it is ranked (see `waits_since`)."""
+
+
+class TurnsAround(NamedTuple):
+    """The waiting jobs on both sides of a turn."""
+
+    before: WaitingTurn | None
+    """The last one with a lower turn."""
+    after: WaitingTurn | None
+    """The first one with this turn or a higher one."""
+
+
+@frozen(kw_only=True)
+class OpenRunsOfKey:
+    """The open runs of one concurrency key that are not ending."""
+
+    under_way: int = 0
+    """How many have a slot (see `Run.has_slot`)."""
+    waiting: int = 0
+    """How many have none."""
+    oldest_under_way: tuple[str, ...] = ()
+    """The keys of the oldest of those under way, by creation."""
+    oldest_waiting: tuple[str, ...] = ()
+    """The keys of the oldest of those that wait, by creation."""
+    newest: str | None = None
+    """The key of the newest of all."""
+    newest_id: str | None = None
+    """Its id."""
+    slots: int | None = None
+    """How many slots an operator has set for the key (see `LimitRow`); None: the limit is that of its runs."""
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.under_way + self.waiting
+
+    def without(self, has_slot: bool) -> "OpenRunsOfKey":
+        """Return the counts without one run that has a slot, or has none."""
+        if has_slot:
+            return evolve(self, under_way=self.under_way - 1)
+        return evolve(self, waiting=self.waiting - 1)
 
 
 class LockedAttempts(NamedTuple):
@@ -103,6 +189,11 @@ class LockedAttempts(NamedTuple):
     """Locked."""
     sessions: Sequence[Session]
     """Not locked."""
+    has_limits: bool = False
+    """Whether an operator has ever changed a limit or paused a queue of this store, as far as it was looked for.
+
+    It is looked for whenever sessions are: at no extra cost, so that reading those rows costs nothing without any.
+    """
 
 
 def not_negative(_: object, field: "attrs.Attribute[int]", value: int) -> None:
@@ -139,6 +230,7 @@ class ClaimableJobs(Search[LockedAttempts]):
     - Jobs that other transactions have locked are skipped.
     - At most each queue's own limit, and `limit` in all: lowest rank first, then oldest run, then lowest number.
     - Jobs for which `Job.is_passed_over(pass_over)` is true are left out, and use up no limit.
+    - Jobs of paused queues (`LimitRow.is_paused`) are left out.
     - The cost does not depend on jobs of other queues or definitions, or on jobs that sleep or are paused.
     - If no job is found, the session is not returned.
     """
@@ -224,6 +316,14 @@ class ExpiredSessions(Search[Sequence[Session]]):
     limit: int = attrs.field(validator=not_negative)
 
 
+@frozen
+class SessionsForClaims(Search[LockedAttempts]):
+    """Sessions by id, and whether the store has limits that were changed (`has_limits`). Locked only with `locks`."""
+
+    ids: Collection[str]
+    locks: bool = False
+
+
 # Runs -----------------------------------------------------------------------------------------------------------
 
 
@@ -273,9 +373,14 @@ class IncompleteRuns(Search[Sequence[str]]):
 
 @frozen
 class DueRuns(Search[Sequence[str]]):
-    """The keys of pending runs whose `start_at` is not after `now`, earliest first."""
+    """The keys of pending runs whose `start_at` is not after `now`, earliest first.
+
+    Those of one namespace cost nothing for what is due in others.
+    """
 
     limit: int = attrs.field(validator=not_negative)
+    namespace: str | None = None
+    """None for all namespaces."""
 
 
 @frozen
@@ -329,6 +434,51 @@ class RunAnnotations(Search[Sequence[Annotation]]):
     """The annotations of these runs with scope `run`, by run and in the order of `place`."""
 
     runs: Collection[str]
+
+
+# Schedules ------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class DueSchedules(Search[Sequence[ScheduleRow]]):
+    """Schedules of these workflows, locked, whose `next_at` is not after `now`, those due longest first.
+
+    Schedules that other transactions have locked are skipped. The cost does not depend on schedules that are not due,
+    or of other workflows.
+    """
+
+    namespace: str
+    workflows: Collection[str]
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class NextScheduleTime(Search[Micros | None]):
+    """The earliest `next_at` after `now` of the schedules of these workflows. One index lookup a workflow."""
+
+    namespace: str
+    workflows: Collection[str]
+
+
+@frozen
+class SchedulesByName(Search[Sequence[ScheduleRow]]):
+    """Schedules by name, locked, in the order of their keys."""
+
+    names: Collection[ScheduleName]
+
+
+@frozen
+class SchedulesOfOtherZones(Search[Sequence[ScheduleRow]]):
+    """The next schedules of these workflows by key from `after` on, locked, computed with other time zone data.
+
+    That is, `zones` is neither empty nor `version`. Schedules that other transactions have locked are skipped.
+    """
+
+    namespace: str
+    workflows: tuple[str, ...]
+    version: str
+    after: str
+    limit: int = attrs.field(validator=not_negative)
 
 
 # Sinks and streams ----------------------------------------------------------------------------------------------
@@ -394,11 +544,23 @@ class UndeliveredHeads(Search[Sequence[StreamHead]]):
 class KeysWaitedFor(Search[Sequence[WaitedFor]]):
     """Those of these concurrency keys for which runs or jobs wait, ascending.
 
-    A pending run waits once its `start_at` is None; a job waits while its state is `limited`.
+    A pending run waits once its `start_at` is None, for its rate while `in_rate_line` is set, else for a slot; a job
+    waits while its state is `limited`.
     """
 
     waiting: Waiting
     places: Collection[SlotPlace]
+
+
+@frozen
+class KeysWaitedForInSpans(Search[Sequence[WaitedFor]]):
+    """The concurrency keys for which runs wait, ascending: the first ones of each span, `limit` at most.
+
+    The spans do not overlap. The cost does not depend on how many wait for each key.
+    """
+
+    spans: Collection[KeySpan]
+    limit: int = attrs.field(validator=not_negative)
 
 
 @frozen
@@ -421,6 +583,17 @@ class FirstPendingRuns(Search[Sequence[str]]):
     """
 
     wanted: Sequence[tuple[SlotPlace, int]]
+    waiting: Waiting = Waiting.RUNS
+    """`RUNS` or `RATED_RUNS`."""
+
+
+@frozen
+class DueRunRates(Search[Sequence[RateName]]):
+    """The names of the rates of starts whose `admits_at` is not after `now`, those due longest first."""
+
+    limit: int = attrs.field(validator=not_negative)
+    namespace: str | None = None
+    """None for all namespaces."""
 
 
 @frozen
@@ -432,10 +605,57 @@ class FirstLimitedJobs(Search[Sequence[JobKey]]):
 
 @frozen
 class UsedSlots(Search[Mapping[SlotPlace, int]]):
-    """How many runs, or jobs, hold a slot of each key (see `Run.has_slot`, `Job.has_slot`)."""
+    """How many runs, or jobs, hold a slot of each key (see `Run.has_slot`, `Job.has_slot`).
+
+    Runs also hold a slot of each outer level of their key.
+    """
 
     waiting: Waiting
     places: Collection[SlotPlace]
+
+
+@frozen
+class SlotsInSpans(Search[Mapping[SlotPlace, int]]):
+    """How many runs hold a slot by each concurrency key of these spans, which do not overlap; only keys with holders.
+
+    The cost is that of reading the holders.
+    """
+
+    spans: Collection[KeySpan]
+
+
+@frozen
+class OpenRuns(Search[Mapping[SlotPlace, OpenRunsOfKey]]):
+    """The open runs of concurrency keys: those that `Run.counts_for_starts`, oldest first.
+
+    `wanted` has for each key how many runs under way, and how many that wait, are named at most.
+    """
+
+    wanted: Sequence[tuple[SlotPlace, int]]
+
+
+@frozen
+class NamespaceRuns(Search[tuple[int, int]]):
+    """How many runs of a namespace are active, and how many were created after an instant, each up to a number."""
+
+    namespace: str
+    active_max: int
+    since: Micros
+    started_max: int
+
+
+@frozen
+class WorkflowsOfNamespace(Search[Sequence[tuple[WorkflowKey, Micros]]]):
+    """The keys of the registered workflows of a namespace, each with its `registered_at`, by key."""
+
+    namespace: str
+
+
+@frozen
+class NamespaceParts(Search[Sequence[str]]):
+    """What a namespace has: those of `runs`, `schedules` and `sinks` of which there is at least one, in this order."""
+
+    namespace: str
 
 
 @frozen
@@ -443,3 +663,74 @@ class QueuedUnderRates(Search[Mapping[SlotPlace, int]]):
     """How many jobs of each key have a rate limit and are queued, so that they may start at any moment."""
 
     places: Collection[SlotPlace]
+
+
+@frozen
+class FirstTurns(Search[Mapping[QueuePart, WaitingTurn]]):
+    """The lowest turn in each part among the jobs for which `Job.waits_for_turn` is true; no part without such jobs.
+
+    One index lookup a part.
+    """
+
+    parts: Collection[QueuePart]
+
+
+@frozen
+class NeighbouringTurns(Search[Mapping[PartTurn, TurnsAround]]):
+    """The jobs that wait on both sides of each of these turns. One index lookup each."""
+
+    turns: Collection[PartTurn]
+
+
+@frozen
+class HighestTurns(Search[Mapping[FairKeyName, int]]):
+    """The highest `next_turn` of all keys of each line, without those of lines without a key.
+
+    Lines are named with an empty key. One index lookup a line.
+    """
+
+    lines: Collection[FairKeyName]
+
+
+@frozen
+class SleepersUnderRates(Search[Sequence[Job]]):
+    """The jobs, locked, that sleep until a rate limit allows the next start, by key.
+
+    One for each rate limit whose name begins with `start` and ends with `end`, and whose `wakes_at` is after `now`.
+    """
+
+    namespace: str
+    start: str
+    end: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class QueuedOfQueue(Search[Sequence[Job]]):
+    """The next queued jobs of a queue after `after`, by definition and in the order of claims. Not locked."""
+
+    namespace: str
+    queue: str
+    after: tuple[str, Micros, str, int]
+    """Definition, rank, run and number of the last job of the page before."""
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class CredentialsNamed(Search[Sequence[Credential]]):
+    """Credentials, locked, whose id or label is one of these, by id. Labels of revoked ones do not count."""
+
+    names: Collection[str]
+
+
+@frozen
+class AnyCredential(Search[bool]):
+    """Whether any credential is stored, valid or not."""
+
+
+@frozen
+class BrowserSessionsOfPrincipal(Search[Sequence[BrowserSession]]):
+    """Browser sessions of a principal, locked, by id; also those that have ended and are not yet deleted."""
+
+    kind: str
+    principal: str

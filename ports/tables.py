@@ -9,13 +9,28 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
+from holdfast.ports.records.audit_entry import AuditEntry
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential
+from holdfast.ports.records.gatherings import Gathering, GatheringName
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey
-from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.limits import (
+    FairKey,
+    FairKeyName,
+    LimitName,
+    LimitRow,
+    RateName,
+    RateWindow,
+    SlotName,
+)
+from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Sink, Stream, StreamKey
 from holdfast.ports.records.run import Run
-from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.schedule import ScheduleRow
+from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
+from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 
 Record = TypeVar("Record")
 Key = TypeVar("Key")
@@ -33,6 +48,9 @@ class OnInsert(StrEnum):
 
 
 def _values_of_unique(table: "Table[Any, Any]") -> Callable[[Any], tuple[object, ...]]:
+    if len(table.unique) == 1:
+        value_of = attrgetter(table.unique[0])
+        return lambda record: (value_of(record),)
     return attrgetter(*table.unique) if table.unique else lambda _: ()
 
 
@@ -60,6 +78,10 @@ class Table(Generic[Record, Key]):
         return None if not values or None in values else values
 
 
+NAMESPACES: Final[Table[NamespaceRow, str]] = Table("namespaces", NamespaceRow, ("name",), attrgetter("name"))
+SCHEDULES: Final[Table[ScheduleRow, str]] = Table(
+    "schedules", ScheduleRow, ("key",), attrgetter("key"), unique=("namespace", "name")
+)
 RUNS: Final[Table[Run, str]] = Table(
     "runs", Run, ("key",), attrgetter("key"), unique=("namespace", "id", "generation")
 )
@@ -78,6 +100,9 @@ REPLIES: Final[Table[IdempotencyReply, tuple[str, str]]] = Table(
 )
 SESSIONS: Final[Table[Session, str]] = Table(
     "sessions", Session, ("id",), attrgetter("id"), on_insert=OnInsert.REPLACE
+)
+REGISTRATIONS: Final[Table[Registration, str]] = Table(
+    "registrations", Registration, ("session",), attrgetter("session"), on_insert=OnInsert.REPLACE
 )
 LEADERS: Final[Table[LeaderLease, str]] = Table("leaders", LeaderLease, ("name",), attrgetter("name"))
 OUTPUT: Final[Table[OutputRow, tuple[str, str]]] = Table(
@@ -105,12 +130,45 @@ AI_CALLS: Final[Table[AiCall, tuple[str, int, str]]] = Table(
     unique=("run", "batch", "batch_index"),
     on_insert=OnInsert.KEEP,
 )
+GATHERINGS: Final[Table[Gathering, GatheringName]] = Table(
+    "gatherings", Gathering, ("namespace", "name"), attrgetter("gathering_name")
+)
 SLOTS: Final[Table[SlotName, SlotName]] = Table("slots", SlotName, ("namespace", "name"), lambda slot: slot)
 RATES: Final[Table[RateWindow, RateName]] = Table(
     "rates", RateWindow, ("namespace", "name"), attrgetter("rate_name")
 )
+FAIR_KEYS: Final[Table[FairKey, FairKeyName]] = Table(
+    "fair_keys",
+    FairKey,
+    ("namespace", "line", "key"),
+    attrgetter("name"),
+    # Of two transactions that add a key, none waits for the other: the later one counts, and one turn is lost.
+    on_insert=OnInsert.REPLACE,
+)
+LIMITS: Final[Table[LimitRow, LimitName]] = Table(
+    "limits", LimitRow, ("namespace", "name"), attrgetter("limit_name")
+)
+CREDENTIALS: Final[Table[Credential, str]] = Table(
+    "credentials", Credential, ("id",), attrgetter("id"), unique=("unique_label",)
+)
+BROWSER_SESSIONS: Final[Table[BrowserSession, str]] = Table(
+    "browser_sessions", BrowserSession, ("id",), attrgetter("id")
+)
+AUDIT_ENTRIES: Final[Table[AuditEntry, tuple[str, int, str]]] = Table(
+    "audit_entries", AuditEntry, ("namespace", "at", "id"), attrgetter("namespace", "at", "id")
+)
+WORKFLOWS: Final[Table[WorkflowRow, WorkflowKey]] = Table(
+    "workflows",
+    WorkflowRow,
+    ("namespace", "name", "version"),
+    attrgetter("key"),
+    # Of two workers that register a version at the same time, the later one counts.
+    on_insert=OnInsert.REPLACE,
+)
 
 TABLES: Final[tuple[Table[Any, Any], ...]] = (
+    NAMESPACES,
+    SCHEDULES,
     RUNS,
     JOBS,
     HISTORY,
@@ -118,6 +176,7 @@ TABLES: Final[tuple[Table[Any, Any], ...]] = (
     PLANS,
     REPLIES,
     SESSIONS,
+    REGISTRATIONS,
     LEADERS,
     OUTPUT,
     SINKS,
@@ -125,8 +184,15 @@ TABLES: Final[tuple[Table[Any, Any], ...]] = (
     ANNOTATIONS,
     ARTIFACTS,
     AI_CALLS,
+    GATHERINGS,
     SLOTS,
     RATES,
+    FAIR_KEYS,
+    LIMITS,
+    CREDENTIALS,
+    BROWSER_SESSIONS,
+    AUDIT_ENTRIES,
+    WORKFLOWS,
 )
 """In the order in which a transaction locks and writes them."""
 
@@ -137,13 +203,15 @@ TABLE_OF: Final[Mapping[type, Table[Any, Any]]] = {table.record: table for table
 """By record."""
 
 StoredRecord: TypeAlias = (
-    Run
+    ScheduleRow
+    | Run
     | Job
     | HistoryRow
     | MapItems
     | PlanRow
     | IdempotencyReply
     | Session
+    | Registration
     | LeaderLease
     | OutputRow
     | Sink
@@ -151,7 +219,15 @@ StoredRecord: TypeAlias = (
     | Annotation
     | Artifact
     | AiCall
+    | Gathering
     | SlotName
     | RateWindow
+    | FairKey
+    | LimitRow
+    | Credential
+    | BrowserSession
+    | AuditEntry
+    | NamespaceRow
+    | WorkflowRow
 )
 """A record that is a row of its own."""

@@ -16,11 +16,15 @@ from holdfast.ports.blobs import is_blob_key
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential, CredentialKind
+from holdfast.ports.records.gatherings import gathered_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind
-from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.limits import FairKey, LimitRow, RateWindow
 from holdfast.ports.records.outbox import Sink, Stream, StreamState
-from holdfast.ports.records.run import Run
+from holdfast.ports.records.run import Run, outer_limits_from
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
@@ -109,9 +113,12 @@ _INSTANTS: Final = frozenset(
             "deadline",
             "due_at",
             "ended_at",
+            "ends_at",
             "expires_at",
             "failed_at",
             "first_claimed_at",
+            "handled_until",
+            "next_at",
         ),
         *(
             "give_up_at",
@@ -146,12 +153,23 @@ def unreadable_columns(
 
 
 def replace_unreadable(
-    kind: type[Stream] | type[Sink] | type[RateWindow] | type[Session], columns: Mapping[str, object]
+    kind: type[ScheduleRow]
+    | type[Stream]
+    | type[Sink]
+    | type[RateWindow]
+    | type[FairKey]
+    | type[LimitRow]
+    | type[Session]
+    | type[Credential]
+    | type[BrowserSession],
+    columns: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the columns of a row with harmless values in place of those that can't be read.
 
     For rows that many runs share, where a refusal would stop them all: a stream is delivered again, a sink gets more
-    event types, a rate limit counts from zero, a session counts as dead and its jobs go to others.
+    event types, or refuses the cursor of the client that reads it, a rate limit and a key with turns count from zero, a
+    session counts as dead and its jobs go to others, a schedule that can't be read does not fire, and says so, a
+    changed limit is again as plans say, and a credential or browser session that can't be read has expired.
     """
     checks, harmless = _CHECKS[kind], _HARMLESS[kind]
     return {
@@ -233,6 +251,17 @@ def _options(text: str) -> None:
             raise TypeError("not all are texts")
 
 
+def _batch(text: str) -> None:
+    found = _object(text)
+    numbers: list[object] = [found["number"], found["read_at"]]
+    for run, after, last, skipped in cast("list[list[object]]", found["streams"]):
+        numbers += [after, last]
+        if not isinstance(run, str) or not isinstance(skipped, str | None):
+            raise TypeError("a run and its skipped rows are texts")
+    if any(_number(0, NUMBER_MAX)(one) for one in numbers):
+        raise TypeError("not all are numbers")
+
+
 def _skips(text: str) -> None:
     for skip in cast("dict[str, dict[str, object]]", _object(text)).values():
         Actor.of(skip.get("actor", {}))
@@ -290,6 +319,9 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
         "attributes": _optional(_that(_texts, "JSON object of texts")),
         "inherited": _optional(_that(_kept, "list of rows, and no object of references")),
         "mailbox": _optional(_that(mailbox_from, "mailbox")),
+        "scheduled": _optional(_that(_object, "JSON object")),
+        "concurrency_outer": _optional(_that(outer_limits_from, "JSON list of limits")),
+        "gathered": _optional(_that(gathered_from, "JSON object of gathered starts")),
         "queue_position": _number(-NUMBER_MAX, NUMBER_MAX),
         "priority": _number(-NUMBER_MAX, NUMBER_MAX),
     },
@@ -297,12 +329,39 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
     HistoryRow: {"payload": _optional(_text), "data": _optional(_that(_object, "JSON object"))},
     MapItems: {"items": _that(_items, "list of items")},
     Stream: {"skipped_rows": _optional(_that(_skips, "JSON object of objects with a reason"))},
-    Sink: {"options": _optional(_that(_options, "JSON object of lists, and an actor"))},
+    Sink: {
+        "options": _optional(_that(_options, "JSON object of lists, and an actor")),
+        "batch": _optional(_that(_batch, "JSON object of a batch")),
+    },
+    ScheduleRow: {},
     RateWindow: {},
+    FairKey: {},
+    LimitRow: {},
+    Credential: {},
+    BrowserSession: {},
     Session: {},
 }
 
 _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
+    ScheduleRow: {
+        **dict.fromkeys(
+            ("workflow", "start", "timing", "policy", "zones", "recent", "changes", "open_runs"), ""
+        ),
+        **dict.fromkeys(
+            (
+                "started",
+                "skipped",
+                "missed",
+                "failures",
+                "next_at",
+                "handled_until",
+                "created_at",
+                "updated_at",
+            ),
+            0,
+        ),
+        **dict.fromkeys(("last_local", "paused", "problem", "declared")),
+    },
     Stream: {
         "head_row": 0,
         "delivered": 0,
@@ -315,10 +374,35 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         "since": 0,
         "created_at": 0,
         "failures": 0,
+        "batch": '{"number":0,"read_at":4102444800000000,"streams":[]}',
         **dict.fromkeys(("options", "retry_at", "succeeded_at", "swept_at", "error")),
     },
-    RateWindow: {"wakes_at": None, "updated_at": 0},
-    Session: {"state": SessionState.DEAD.value, "expires_at": 0},
+    RateWindow: {"wakes_at": None, "admits_at": None, "updated_at": 0},
+    FairKey: {"next_turn": 0, "weight": 1, "updated_at": 0},
+    LimitRow: {
+        **dict.fromkeys(("slots", "rate_limit", "rate_period")),
+        **dict.fromkeys(("reason", "actor_kind", "actor_id", "actor_version"), ""),
+        **dict.fromkeys(("is_paused", "updated_at"), 0),
+    },
+    Session: {
+        "state": SessionState.DEAD.value,
+        "expires_at": 0,
+        "namespace": "",
+        "principal": None,
+        "is_registered": 0,
+    },
+    Credential: {
+        "kind": CredentialKind.KEY.value,
+        **dict.fromkeys(("label", "principal", "scopes", "namespaces", "hash"), ""),
+        **dict.fromkeys(("unique_label", "previous_hash", "previous_until", "used_at")),
+        **dict.fromkeys(("created_at", "expires_at", "revoked_at"), 0),
+    },
+    BrowserSession: {
+        **dict.fromkeys(("hash", "kind", "principal", "scopes", "namespaces"), ""),
+        # It was opened with a key that does not exist, not with a token: then it would outlive the key.
+        **dict.fromkeys(("credential", "credential_hash"), ""),
+        **dict.fromkeys(("created_at", "used_at", "idle", "expires_at", "ends_at"), 0),
+    },
 }
 """The replacement values for unreadable columns of shared rows."""
 

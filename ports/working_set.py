@@ -20,32 +20,57 @@ from holdfast.ports.changes import (
     Update,
 )
 from holdfast.ports.errors import ConflictError
+from holdfast.ports.records.audit_entry import AuditEntry
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential
+from holdfast.ports.records.gatherings import Gathering, GatheringName
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, cancelling, held_job
-from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.limits import (
+    FairKey,
+    FairKeyName,
+    LimitName,
+    LimitRow,
+    RateName,
+    RateWindow,
+    SlotName,
+)
+from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey, StreamState
 from holdfast.ports.records.run import Run, RunName, blocked_run
-from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
+from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
+from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 from holdfast.ports.tables import (
     AI_CALLS,
     ANNOTATIONS,
     ARTIFACTS,
+    AUDIT_ENTRIES,
+    BROWSER_SESSIONS,
+    CREDENTIALS,
+    FAIR_KEYS,
+    GATHERINGS,
     JOBS,
     LEADERS,
+    LIMITS,
     MAP_ITEMS,
+    NAMESPACES,
     OF_RUNS,
     OUTPUT,
     PLANS,
     RATES,
+    REGISTRATIONS,
     REPLIES,
     RUNS,
+    SCHEDULES,
     SESSIONS,
     SINKS,
     SLOTS,
     STREAMS,
     TABLE_OF,
     TABLES,
+    WORKFLOWS,
     OnInsert,
     StoredRecord,
 )
@@ -68,10 +93,12 @@ class Tables:
     newest: dict[RunName, str]
     """By name, the key of a run's newest generation."""
     runs: dict[str, Run]
+    schedules: dict[str, ScheduleRow]
     pages: dict[tuple[str, str, int], MapItems]
     """Map items."""
     plans: dict[str, PlanRow]
     sessions: dict[str, Session]
+    registrations: dict[str, Registration]
     replies: dict[tuple[str, str], IdempotencyReply]
     leaders: dict[str, LeaderLease]
     notes: dict[tuple[str, str], OutputRow]
@@ -81,8 +108,16 @@ class Tables:
     annotations: dict[tuple[str, int, str], Annotation]
     artifacts: dict[tuple[str, int, int, str, str], Artifact]
     ai_calls: dict[tuple[str, int, str], AiCall]
+    gatherings: dict[GatheringName, Gathering]
     slots: dict[SlotName, SlotName]
     rates: dict[RateName, RateWindow]
+    fair_keys: dict[FairKeyName, FairKey]
+    limits: dict[LimitName, LimitRow]
+    credentials: dict[str, Credential]
+    browser_sessions: dict[str, BrowserSession]
+    audit_entries: dict[tuple[str, int, str], AuditEntry]
+    namespaces: dict[str, NamespaceRow]
+    workflows: dict[WorkflowKey, WorkflowRow]
 
     def __init__(self) -> None:
         # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.
@@ -93,9 +128,11 @@ class Tables:
         self.history = {}
         self.newest = {}
         self.runs = rows[RUNS]
+        self.schedules = rows[SCHEDULES]
         self.pages = rows[MAP_ITEMS]
         self.plans = rows[PLANS]
         self.sessions = rows[SESSIONS]
+        self.registrations = rows[REGISTRATIONS]
         self.replies = rows[REPLIES]
         self.leaders = rows[LEADERS]
         self.notes = rows[OUTPUT]
@@ -104,8 +141,16 @@ class Tables:
         self.annotations = rows[ANNOTATIONS]
         self.artifacts = rows[ARTIFACTS]
         self.ai_calls = rows[AI_CALLS]
+        self.gatherings = rows[GATHERINGS]
         self.slots = rows[SLOTS]
         self.rates = rows[RATES]
+        self.fair_keys = rows[FAIR_KEYS]
+        self.limits = rows[LIMITS]
+        self.credentials = rows[CREDENTIALS]
+        self.browser_sessions = rows[BROWSER_SESSIONS]
+        self.audit_entries = rows[AUDIT_ENTRIES]
+        self.namespaces = rows[NAMESPACES]
+        self.workflows = rows[WORKFLOWS]
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it does not exist."""
@@ -133,6 +178,10 @@ class Tables:
     def sink_named(self, name: SinkName) -> Sink | None:
         """Return a sink, or None if the name is unknown."""
         return next((sink for sink in self.sinks.values() if sink.sink_name == name), None)
+
+    def schedule_named(self, name: ScheduleName) -> ScheduleRow | None:
+        """Return a schedule, or None if the name is unknown."""
+        return next((row for row in self.schedules.values() if row.schedule_name == name), None)
 
     def copy(self) -> "Tables":
         """Return a copy with the same rows."""

@@ -21,7 +21,8 @@ def due_instants(tables: Tables) -> Iterator[Micros]:
             yield NOW
     for run in tables.runs.values():
         if run.status is RunStatus.PENDING:
-            yield run.start_at or NOW
+            window = tables.rates.get(run.rate) if run.rate is not None and run.in_rate_line else None
+            yield run.start_at or (NOW if window is None else window.admits_at) or NOW
         if run.status in ACTIVE and not run.is_ending and run.deadline is not None:
             yield run.deadline
     for stream in tables.streams.values():

@@ -20,6 +20,7 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import FunctionFailed, Request, Row, StepCompleted, Turn
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.history import events
 from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step, parse_rows
 from holdfast.ports.errors import WorkflowStalledError
@@ -80,8 +81,9 @@ class DeterminismChecker:
         """Record the requests of all functions that are driven in this block, in any thread."""
         made = cast("Callable[..., FunctionMachine]", Workflow.machine)  # pyright: ignore[reportUnknownMemberType]
 
-        def machine(code: Code, text: str, *, began_at: int, seed: str, run_id: str) -> FunctionMachine:
-            return self._watched(made(code, text, began_at=began_at, seed=seed, run_id=run_id), (code, seed))
+        def machine(code: Code, text: str, *, began_at: int, seed: str, run: RunFacts) -> FunctionMachine:
+            begun = made(code, text, began_at=began_at, seed=seed, run=run)
+            return self._watched(begun, (code, seed))
 
         set_machine: Callable[[object], None] = partial(setattr, Workflow, "machine")
         set_machine(machine)
@@ -144,7 +146,7 @@ class DeterminismChecker:
                 continue
             replays += 1
             machine = code.machine(
-                history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+                history.input, began_at=history.began_at, seed=history.key, run=history.facts
             )
             drive = FunctionReplay(machine, text_of)
             try:
@@ -157,7 +159,7 @@ class DeterminismChecker:
 
     def _trail(self, code: Code, history: RunHistory) -> dict[int, Digest]:
         """Return the digest after each row of a replay of the whole history."""
-        machine = code.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
+        machine = code.machine(history.input, began_at=history.began_at, seed=history.key, run=history.facts)
         drive = FunctionReplay(machine, text_of)
         try:
             drive.open(history.rows)

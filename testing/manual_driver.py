@@ -1,7 +1,7 @@
 """A worker and its maintenance under manual control: one job at a time, while the clock stands still."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -58,14 +58,19 @@ class Driver:
         self._session: str | None = None
         self._queues = set(core.registry.queues(DEFAULT_QUEUE))
 
-    def drive(self, until: Micros, is_done: Callable[[], bool]) -> BodyGenerator[None]:
-        """Run due jobs and advance the clock to the next due time, up to an instant; stop as soon as `is_done`."""
+    def drive(
+        self, until: Micros, is_done: Callable[[], bool], *, for_work: bool = False
+    ) -> BodyGenerator[None]:
+        """Run due jobs and advance the clock to the next due time, up to an instant; stop as soon as `is_done`.
+
+        With `for_work`, also stop when only schedules are left, which may fire for ever.
+        """
         while not is_done():
             attempt = self._claim()
             if attempt is not None:
                 yield from self._carry_out(attempt)
                 continue
-            due = self.next_due()
+            due = None if for_work and self.next_work() is None else self.next_due()
             is_last = due is None or due > until
             if (is_last or self._is_behind()) and self._maintain():
                 continue
@@ -76,22 +81,41 @@ class Driver:
 
     def next_due(self) -> Micros | None:
         """Return the next instant at which maintenance has work; None if the passing of time brings none."""
+        return self._first(self._due_instants())
+
+    def next_work(self) -> Micros | None:
+        """Return the next instant at which a run continues; None if the passing of time continues none."""
+        return self._first(due_instants(self._store.dump()))
+
+    def _first(self, instants: Iterable[Micros]) -> Micros | None:
         now = micros(self._clock.now())
-        return min((due for due in due_instants(self._store.dump()) if due > now), default=None)
+        return min((due for due in instants if due > now), default=None)
+
+    def _due_instants(self) -> Iterator[Micros]:
+        tables = self._store.dump()
+        yield from due_instants(tables)
+        workflows = {plan.workflow for plan in self._core.registry.plans}
+        for row in tables.schedules.values():
+            if (
+                row.next_at is not None
+                and row.workflow in workflows
+                and row.namespace == self._core.namespace
+            ):
+                yield row.next_at
 
     def _is_behind(self) -> bool:
         """Return whether maintenance may have work now."""
         now = micros(self._clock.now())
-        return bool(self._sinks) or any(due <= now for due in due_instants(self._store.dump()))
+        return bool(self._sinks) or any(due <= now for due in self._due_instants())
 
     def _claim(self) -> Attempt | None:
         core = self._core
         if self._session is None:
             opened = core.kernel.dispatch(SessionOpen(namespace=core.namespace, host=core.host, lease=_LEASE))
             self._session = opened.session
+        definitions = (*core.registry.definitions, *core.registry.remote_stages)  # their bodies are stubbed
         queue_claims = tuple(
-            QueueClaim(queue=queue, definitions=core.registry.definitions, limit=1)
-            for queue in sorted(self._queues)
+            QueueClaim(queue=queue, definitions=definitions, limit=1) for queue in sorted(self._queues)
         )
         claim = JobClaim(namespace=core.namespace, session=self._session, queue_claims=queue_claims, limit=1)
         attempts = core.kernel.dispatch(claim).attempts
@@ -121,4 +145,4 @@ class Driver:
         queues = {job.queue for job in self._store.dump().all_jobs()} - self._queues  # chosen by runs
         self._queues |= queues
         counts = (tick.woken, tick.expired, tick.admitted, tick.queued, tick.delivered, tick.dead, tick.freed)
-        return tick.more or any(counts) or bool(tick.repaired or queues)
+        return tick.more or any(counts) or bool(tick.repaired or tick.scheduled or queues)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, ParamSpec, Self, TypeAlias, cast, overload
+from typing import Any, Final, Generic, Literal, NoReturn, ParamSpec, Self, TypeAlias, cast, overload
 
 import attrs
 from typing_extensions import TypeVar
@@ -16,7 +16,7 @@ from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
-from holdfast.ports.errors import InvalidArgumentError
+from holdfast.ports.errors import GiveUp, InvalidArgumentError
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.validation import an, check
 from holdfast.testing.scripts import Script
@@ -174,6 +174,8 @@ class Stubs:
         self._calls.setdefault(key, []).append(_call(body, part))
         stub = self._stubs.get(key)
         action = None if stub is None else stub.take()
+        if action is None and body.stage.remote:
+            action = _without_body(body.stage)
         return body if action is None else attrs.evolve(body, stage=_standing_in(body.stage, action, part))
 
     def _of_function(self, body: Body) -> Body:
@@ -213,7 +215,7 @@ def _standing_in(stage: AnyStage, action: Callable[[Any], object], part: Part) -
     """Return a stage in which one function is replaced by an action that takes only the value."""
     if part == "body":
         convert = _external_result if _is_external(stage) else _as_it_is
-        return attrs.evolve(stage, body=_taking(action, convert), shape=_alone(stage.shape))
+        return attrs.evolve(stage, body=_taking(action, convert), shape=_alone(stage.shape), remote=False)
     external = cast("ExternalStage[Any, Any, Any, Any]", stage)
     function = _taking(action, _as_it_is)
     if part == "check":
@@ -221,6 +223,15 @@ def _standing_in(stage: AnyStage, action: Callable[[Any], object], part: Part) -
         return attrs.evolve(external, check_body=function, check_shape=_alone(external.check_shape))
     assert external.cancel_shape is not None
     return attrs.evolve(external, cancel_body=function, cancel_shape=_alone(external.cancel_shape))
+
+
+def _without_body(stage: AnyStage) -> Callable[[Any], object]:
+    """Return what takes the place of the function of a remote stage, which is never called."""
+
+    def body(_: object) -> NoReturn:
+        raise GiveUp(f"stage {stage.name!r} is remote, so its body is elsewhere: stub it")
+
+    return body
 
 
 def _is_external(stage: AnyStage) -> bool:

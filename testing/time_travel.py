@@ -67,10 +67,10 @@ class TimeAdvancer:
         self._clock.advance(max(timedelta(), until - self._clock.now()))
 
     def until_quiet(self, within: Duration | None) -> BodyGenerator[None]:
-        """Advance time until no job or timer is left. Raises RunStuckError."""
+        """Advance time until no job or timer is left but schedules. Raises RunStuckError."""
         passing = self._horizon if within is None else duration("run_until_quiet", "within", within, NO_TIME)
-        yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False)
-        due = self._driver.next_due()
+        yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False, for_work=True)
+        due = self._driver.next_work()
         if due is not None:
             raise RunStuckError(f"after {passing}, jobs or timers are still left, the next at {instant(due)}")
 
@@ -128,9 +128,16 @@ class TimeAdvancingListener:
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
 
-    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None, /) -> None:
+    def add_worker(
+        self,
+        wake: Callable[[], None],
+        notify: RunsCallback = lambda _, __: None,
+        /,
+        *,
+        queues: frozenset[str] | None = None,
+    ) -> None:
         """See `HintListener.add_worker`. Does nothing: a world runs its jobs itself."""
-        del wake, notify
+        del wake, notify, queues
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
         """See `HintListener.remove_worker`."""

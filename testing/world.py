@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.schedules import check_schedules
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.run_info import RunEvent, event_of
 from holdfast.hosts.wiring.interceptors import Interceptor, check_interceptors
@@ -19,6 +20,7 @@ from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended
 from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import StagesWoken
@@ -81,6 +83,7 @@ class World:
     Args:
         workflows: Workflows that code under test may start by name. Those passed to `start` and `run` need not be
             listed, nor the children that a durable function mentions by name.
+        schedules: Schedules, which fire as time passes. Their workflows need not be listed.
         start: The initial time of the clock. Aware.
         horizon: Maximum time that may pass while a run is awaited: a timedelta, or a number of seconds.
         sinks: Event sinks by the names under which they are registered.
@@ -97,6 +100,7 @@ class World:
         self,
         workflows: Iterable[WorkflowDefinition[object]] = (),
         *,
+        schedules: Iterable[Schedule[object]] = (),
         start: datetime = DEFAULT_START,
         horizon: Duration = HORIZON,
         sinks: Mapping[str, EventSink] | None = None,
@@ -126,7 +130,9 @@ class World:
             ids=SeededIds(ids, self.clock),
         )
         self._workflows: dict[int, WorkflowDefinition[object]] = {}
-        self._know(several("World", "workflows", workflows, "a list of workflows, such as [my_pipeline]"))
+        listed = several("World", "workflows", workflows, "a list of workflows, such as [my_pipeline]")
+        self._schedules = check_schedules(schedules)
+        self._know([*listed, *(schedule.call.definition for schedule in self._schedules)])
 
     def __enter__(self) -> Self:
         """Return the world itself."""
@@ -205,7 +211,7 @@ class World:
         self._bodies.run(self.passing.by(time_to_pass(by, days, hours, minutes, seconds)))
 
     def run_until_quiet(self, *, within: Duration | None = None) -> None:
-        """Advance time until no job or timer is left.
+        """Advance time until no job or timer is left. Schedules fire meanwhile, and do not count as left.
 
         Raises:
             RunStuckError: There is still work after `within`, or after the world's horizon.
@@ -320,4 +326,4 @@ class World:
         core.host = "world"
         driver = Driver(core, self.store, self.clock, self._stubs, self._sinks)
         self.passing = patience.passing = TimeAdvancer(driver, core, self.clock, self._horizon)
-        self._engine = Engine(core)
+        self._engine = Engine(core, schedules=self._schedules)

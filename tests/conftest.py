@@ -13,11 +13,11 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.worker.garbage_collection import YOUNG_MAX
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
 
-# A busy machine is no finding. Every day there are few examples; `make test-slow` asks for more of them. hypothesis has
+# A busy machine is no finding. Every day there are few examples; `make test-full` asks for more of them. hypothesis has
 # a profile of its own for CI, which it chooses there by itself.
-settings.register_profile("many", deadline=None, max_examples=200)
+settings.register_profile("many", deadline=None, max_examples=100)
 if not os.environ.get("CI"):
-    settings.register_profile("few", deadline=None, max_examples=30)
+    settings.register_profile("few", deadline=None, max_examples=20)
     settings.load_profile("few")
 
 

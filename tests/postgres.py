@@ -66,7 +66,7 @@ class PrivatePostgres:
         """Create a server with these settings, as in postgresql.conf, without starting it."""
         self._settings = {
             "listen_addresses": "127.0.0.1",
-            "max_connections": "200",
+            "max_connections": "300",
             "fsync": "on" if durable else "off",
             "full_page_writes": "on" if durable else "off",
             **(settings or {}),

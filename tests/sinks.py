@@ -3,16 +3,24 @@
 import json
 import ssl
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, cast
 
 import attrs
 from typing_extensions import override
 
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import OutboxFlush, OutboxSettle, StreamFailure
+from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
+from holdfast.ports.changes import Update
 from holdfast.ports.events import Event
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.records.outbox import StreamKey
+from holdfast.ports.tables import STREAMS
 
 _DATA: Final = ',"data":'
 
@@ -150,3 +158,30 @@ def events_in_lines(text: str) -> list[Event]:
         at = datetime.fromisoformat(fields.pop("at"))
         events.append(Event(run=run, number=int(number), at=at, data=data, **fields))
     return events
+
+
+def dead_letter(core: Core, sink: str, error: str) -> None:
+    """Dead-letter the first events of all due streams: the sink refuses them as often as needed."""
+    for _ in range(DEAD_LETTER_AFTER):
+        leased = core.kernel.dispatch(OutboxFlush(namespace=core.namespace, sink=sink, lease=60_000_000))
+        refused = tuple(
+            StreamFailure(run=one.run, delivered=0, number=1, error=error, final=True)
+            for one in leased.streams
+        )
+        core.kernel.dispatch(
+            OutboxSettle(
+                namespace=core.namespace,
+                sink=sink,
+                registration=leased.registration,
+                holder=leased.holder,
+                refused=refused,
+            )
+        )
+        keys = [StreamKey(leased.registration, one.run) for one in leased.streams]
+        core.stores.persistence.transact(partial(_make_due, keys))
+
+
+def _make_due(keys: Sequence[StreamKey], tx: Transaction) -> None:
+    tx.apply(
+        [Update(attrs.evolve(one, due_at=0)) for one in tx.lock(STREAMS, keys) if one.due_at is not None]
+    )

@@ -21,6 +21,7 @@ IMPORTS = {
     "AsyncIterator": "collections.abc",
     "async_bodies": "holdfast.hosts.client",
     "RunHandle": "holdfast.hosts.client.run_handle",
+    "ScheduleHandle": "holdfast.hosts.client.schedule_handle",
     "in_thread": "holdfast.hosts.execution.threads",
     "iterate_in_thread": "holdfast.hosts.execution.threads",
 }
@@ -42,6 +43,8 @@ class Facade(NamedTuple):
     """The docstring of the class; that of the sync class if None."""
     immediate: frozenset[str] = frozenset()
     """Methods that do not read the store before they return: they are called without a thread."""
+    bodies: bool = True
+    """Whether methods that `BODIES` has a function for call that."""
     omitted: frozenset[str] = frozenset()
     """Public methods that only hosts use, or that the async class has by hand."""
 
@@ -54,8 +57,10 @@ FACADES = (
         name="EngineMethods",
         summary="The methods of `Engine`. Each calls the one of `SyncEngine` in a thread.",
         docstring="The methods of `Engine` that are those of `SyncEngine`.",
-        immediate=frozenset({"handle", "runs", "dead_letters", "check_upgrade"}),
-        omitted=frozenset({"acting_as"}),
+        immediate=frozenset(
+            {"audit", "handle", "runs", "dead_letters", "check_upgrade", "schedule", "schedules", "workers"}
+        ),
+        omitted=frozenset({"acting_as", "in_namespace"}),
     ),
     Facade(
         source="hosts/client/sync_run_handle.py",
@@ -64,6 +69,47 @@ FACADES = (
         name="RunHandle",
         summary="The handle to one run, for async code. Each method calls the one of `SyncRunHandle` in a thread.",
         omitted=frozenset({"log_reader", "submit_update", "row", "output"}),
+    ),
+    Facade(
+        source="hosts/client/sync_schedule_handle.py",
+        sync="SyncScheduleHandle",
+        target="hosts/client/schedule_handle.py",
+        name="ScheduleHandle",
+        summary="The handle to one schedule, for async code. Each method calls `SyncScheduleHandle` in a thread.",
+        bodies=False,
+    ),
+    Facade(
+        source="hosts/client/sync_limits.py",
+        sync="SyncLimits",
+        target="hosts/client/limits.py",
+        name="Limits",
+        summary="Limits and queues, for async code. Each method calls `SyncLimits` in a thread.",
+        docstring="The limits and queues of a namespace, for async code. `engine.limits` returns it.\n\n"
+        "    A change holds at once, on all hosts and without a deploy, also for what waits already. It interrupts "
+        "nothing.\n    ",
+        bodies=False,
+    ),
+    Facade(
+        source="hosts/client/sync_keys.py",
+        sync="SyncKeys",
+        target="hosts/client/keys.py",
+        name="Keys",
+        summary="API keys of the server, for async code. Each method calls `SyncKeys` in a thread.",
+        docstring="The API keys of the server, for async code. `engine.keys` returns it.\n\n"
+        "    The keys belong to the store: each names the namespaces that it is valid in.\n    ",
+        bodies=False,
+    ),
+    Facade(
+        source="hosts/client/sync_namespaces.py",
+        sync="SyncNamespaces",
+        target="hosts/client/namespaces.py",
+        name="Namespaces",
+        summary="Namespaces, for async code. Each method calls `SyncNamespaces` in a thread.",
+        docstring="The namespaces of a store, for async code. `engine.namespaces` returns it.\n\n"
+        "    A namespace need not be created: any may be used. One that was created has a note, and may have quotas."
+        "\n    ",
+        immediate=frozenset({"list"}),
+        bodies=False,
     ),
 )
 
@@ -95,7 +141,7 @@ def generated(facade: Facade) -> str:
         for node in ast.parse((ROOT / BODIES).read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    return formatted(Module(facade, source, by_hand).text(), facade.target)
+    return formatted(Module(facade, source, by_hand if facade.bodies else set()).text(), facade.target)
 
 
 def formatted(text: str, path: str) -> str:
@@ -263,13 +309,15 @@ def _result(method: ast.FunctionDef, found: str) -> str:
     returned = "" if method.returns is None else ast.unparse(method.returns)
     if returned.startswith("SyncRunHandle["):
         return f"RunHandle({found})"
+    if returned == "SyncScheduleHandle":
+        return f"ScheduleHandle({found})"
     if returned.startswith("list[SyncRunHandle["):
         return f"[RunHandle(one) for one in {found}]"
     return found
 
 
 def _async_words(text: str) -> str:
-    return re.sub(r"\bSync(Engine|RunHandle)\b", r"\1", text).replace(
+    return re.sub(r"\bSync(Engine|RunHandle|ScheduleHandle)\b", r"\1", text).replace(
         "for synchronous code", "for async code"
     )
 

@@ -1,6 +1,5 @@
 """Write the JSON documents of the command line, as their classes describe them: `python -m tools.documents`."""
 
-import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -8,7 +7,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from textwrap import dedent
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -19,31 +17,49 @@ from holdfast.client import (
     AiCallInfo,
     AiTotals,
     AnnotationInfo,
+    AppliedSchedule,
     ArtifactInfo,
+    AuditInfo,
     ChildInfo,
     Diagnosis,
     DoctorFinding,
+    HeldWork,
     JobDetails,
+    KeyInfo,
     LogLine,
     MessageInfo,
+    NamespaceDetails,
+    NamespaceInfo,
+    NewKey,
+    NominalTime,
     ParentRun,
     ProgressInfo,
     PublishedValue,
+    QueuedCode,
+    QueueInfo,
     RerunPreview,
     RunDetails,
     RunError,
     RunEvent,
     RunInfo,
+    ScheduleChanged,
+    Scheduled,
+    ScheduleInfo,
+    ScheduleStarted,
     StageDetails,
     StepDetails,
     UpgradeCheck,
     ValuePreview,
     WaitReason,
+    WorkerInfo,
 )
 from holdfast.hosts.events.sinks import DeadLetterInfo, SinkInfo
+from holdfast.hosts.http.schemas import flowed, own_meanings
 from holdfast.hosts.inspection.json_form import keys_of
 from holdfast.hosts.inspection.run_info import RunCounts, RunResult
+from holdfast.hosts.inspection.schedules import ScheduleReasons
 from holdfast.hosts.inspection.why import RunReasons
+from holdfast.hosts.inspection.workflows import WorkflowInfo
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reference/documents.md"
 START: Final = "## Documents\n"
@@ -60,7 +76,7 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     ChildInfo: "`run children`: an array; `handle.children()`",
     RunReasons: "`why`",
     WaitReason: "`handle.why()`",
-    RunEvent: "`run show --history`; `handle.history()`",
+    RunEvent: "`history show`: one line for each; `run show --history`; `handle.history()`",
     LogLine: "`run logs`: one line for each; `handle.logs()`",
     ProgressInfo: "`handle.progress()`",
     AnnotationInfo: "`handle.annotations()`",
@@ -69,16 +85,34 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     AiTotals: "`run ai`; `handle.ai_totals()`",
     AiCallInfo: "`run ai --calls`: one line for each; `handle.ai_calls()`",
     RerunPreview: "`run rerun --preview`; `handle.preview_rerun()`",
+    ScheduleInfo: "`schedule list`: an array; `schedule show`, `create`, `update`, `pause` and `resume`; "
+    "`handle.info()`, `engine.schedules()`",
+    ScheduleReasons: "`schedule why`",
+    ScheduleStarted: "`schedule trigger`; `handle.trigger()`",
+    AppliedSchedule: "`schedule apply`: an array; `db upgrade`, in `schedules`; `engine.apply_schedules()`",
     SinkInfo: "`sink list`: an array; `sink add`; `engine.sinks()`",
+    KeyInfo: "`key list`: an array; `key revoke`; `engine.keys.list()`, `revoke()`",
+    NewKey: "`key create`, `rotate`; `engine.keys.create()`, `rotate()`",
+    AuditInfo: "`audit`: an array; `engine.audit()`",
     DeadLetterInfo: "`dead-letter list`: an array; `engine.dead_letters()`",
+    WorkerInfo: "`worker list`: an array; `engine.workers()`",
+    QueueInfo: "`queue list`: an array; `engine.queues()`",
+    WorkflowInfo: "`workflow list`: an array",
+    NamespaceInfo: "`namespace list`: an array; `namespace create`; `engine.namespaces.list()` and `create()`",
+    NamespaceDetails: "`namespace show`; `engine.namespaces.describe()`",
     Diagnosis: "`doctor`, with `healthy`: whether nothing is wrong any more; `engine.doctor()`",
     UpgradeCheck: "`check-upgrade`, in `found`; `replay`: an array, each with its `file`; `engine.check_upgrade()`",
+    HeldWork: "",
+    QueuedCode: "",
     StageDetails: "",
     StepDetails: "",
     JobDetails: "",
     PublishedValue: "",
     ValuePreview: "",
     RunError: "",
+    Scheduled: "",
+    NominalTime: "",
+    ScheduleChanged: "",
     ParentRun: "",
     Actor: "",
     DoctorFinding: "",
@@ -115,7 +149,7 @@ def _generated() -> Iterator[str]:
         base = cls.__bases__[0]
         more = f" All fields of {_link(base)}, and:" if base in DOCUMENTS else ""
         summary = re.split(r" Instants are aware|\n(?:Attributes|Raises):", inspect.getdoc(cls) or "")[0]
-        yield from ("", f"### {cls.__name__}", "", f"{_one_line(summary)}{more}", "")
+        yield from ("", f"### {cls.__name__}", "", f"{flowed(summary)}{more}", "")
         yield "| field | type | meaning |"
         yield "|---|---|---|"
         yield from _rows(cls)
@@ -132,27 +166,11 @@ def _rows(cls: Any) -> Iterator[str]:
 
 def meanings_of(cls: Document) -> dict[str, str]:
     """Return the descriptions of a class's own fields, by name. ValueError if one has none."""
-    (definition,) = ast.parse(dedent(inspect.getsource(cls))).body
-    assert isinstance(definition, ast.ClassDef)
-    found = dict(_listed(inspect.getdoc(cls) or ""))
-    for node, following in zip(definition.body, definition.body[1:], strict=False):
-        match node, following:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = _one_line(text)
-            case _:
-                pass
+    found = dict(own_meanings(cls))
     missing = [field.name for field in attrs.fields(cls) if not field.inherited and field.name not in found]
     if missing:
         raise ValueError(f"{cls.__name__} has fields without a description: {', '.join(missing)}")
     return found
-
-
-def _listed(docstring: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields that the section `Attributes` of a docstring describes."""
-    _, _, section = docstring.partition("\nAttributes:\n")
-    for names, text in re.findall(r"^ {4}(\w+(?:, \w+)*): ((?:.*\n?(?: {8}.*\n?)*))", section, re.MULTILINE):
-        for name in names.split(", "):
-            yield name, _one_line(text)
 
 
 def _type(form: Any) -> str:
@@ -182,10 +200,6 @@ def _type(form: Any) -> str:
 
 def _link(cls: Document) -> str:
     return f"[{cls.__name__}](#{cls.__name__.lower()})"
-
-
-def _one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
 
 
 def main() -> None:

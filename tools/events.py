@@ -45,6 +45,7 @@ _JSON_TYPES: Final = {
     "int": "integer",
     "bool": "boolean",
     "Micros": "microseconds",
+    "tuple[int, ...]": "array of integers",
     "tuple[str, ...]": "array of strings",
     "Mapping[str, object]": "object",
     "RecordedError": "[error](#errors)",

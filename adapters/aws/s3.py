@@ -3,15 +3,17 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from typing_extensions import override
 from urllib3.exceptions import HTTPError
 
 from holdfast.adapters.aws.client import code_of, config, new_client, reported, status_of
-from holdfast.ports.blobs import BLOB_KEY_MAX, check_blob_key, is_blob_key, is_blob_key_part
+from holdfast.ports.blobs import BLOB_KEY_MAX, UploadAddress, check_blob_key, is_blob_key, is_blob_key_part
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
@@ -33,7 +35,9 @@ _ABSENT: Final = frozenset({"NoSuchKey", "404", "NotFound"})
 _THERE: Final = 412
 _IN_USE: Final = 409
 _TRIES_MAX: Final = 5
-_CONFIG: Final = config(connect_timeout=5, read_timeout=30, attempts=4)
+_CONFIG: Final = config(connect_timeout=5, read_timeout=30, attempts=4).merge(
+    Config(signature_version="s3v4")
+)
 
 
 class S3BlobStore:
@@ -154,6 +158,39 @@ class S3BlobStore:
                     key = found.get("Key", "")[len(self._prefix) :]
                     if is_blob_key(key):
                         yield key
+
+    def download_url(self, key: str, lifetime: timedelta, /) -> str | None:
+        """Return a presigned URL of the bytes of this key, for this long. Does not call S3.
+
+        None with a client of the region us-east-1 that has no `signature_version="s3v4"` in its config.
+        """
+        return self._signed("get_object", lifetime, Key=self._place(key))
+
+    def upload_address(self, key: str, size: int, lifetime: timedelta, /) -> UploadAddress | None:
+        """Return a presigned URL for a PUT of bytes of this length, and its headers; None as `download_url` does.
+
+        S3 verifies length and hash, as both are signed, and leaves an existing key as it is, with the status 412.
+        """
+        place, digest = self._place(key), b64encode(bytes.fromhex(key[-64:])).decode()
+        url = self._signed(
+            "put_object", lifetime, Key=place, ContentLength=size, IfNoneMatch="*", ChecksumSHA256=digest
+        )
+        headers = (
+            ("content-length", str(size)),
+            ("if-none-match", "*"),
+            ("x-amz-checksum-sha256", digest),
+        )
+        return None if url is None else UploadAddress(url=url, headers=headers)
+
+    def _signed(self, method: str, lifetime: timedelta, **parameters: object) -> str | None:
+        with reported(f"sign a URL of bucket {self._bucket!r}"):
+            url = self._client.generate_presigned_url(
+                method,
+                Params={"Bucket": self._bucket, **parameters},
+                ExpiresIn=max(1, int(lifetime.total_seconds())),
+            )
+        # The signature before version 4, the default of some clients in us-east-1, covers neither length nor hash.
+        return url if "X-Amz-Signature=" in url else None
 
     def _place(self, key: str) -> str:
         check_blob_key(key)

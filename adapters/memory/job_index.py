@@ -14,12 +14,22 @@ from holdfast.ports.changes import (
     Insert,
     Update,
 )
-from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver, cancelling, held_job
+from holdfast.ports.records.job import (
+    Job,
+    JobKey,
+    JobKind,
+    JobState,
+    PassOver,
+    cancelling,
+    held_job,
+    waits_since,
+)
 from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import QueueClaim
+from holdfast.ports.searches import PartTurn, QueueClaim, QueuePart, TurnsAround, WaitingTurn
 from holdfast.ports.working_set import Tables, checks_of
 
 _Place = tuple[int, str, int]
+_Turn = tuple[int, str, Micros]
 _QueueKey = tuple[str, str, str]
 
 
@@ -28,6 +38,7 @@ class JobOrder:
 
     def __init__(self) -> None:
         self._queued: dict[_QueueKey, list[_Place]] = {}
+        self._turns: dict[QueuePart, list[_Turn]] = {}
         self._sleeping: list[tuple[Micros, str, int]] = []
         self._pending_deliveries = 0
         self._passed_over: dict[PassOver, set[_Place]] = {pass_over: set() for pass_over in PassOver}
@@ -90,7 +101,21 @@ class JobOrder:
             if wake_at <= now:
                 yield JobKey(run, number)
 
+    def first_turn(self, part: QueuePart) -> WaitingTurn | None:
+        """Return the lowest turn in a part; None if no job waits there for its turn."""
+        turns = self._turns.get(part)
+        return _waiting(turns[0]) if turns else None
+
+    def turns_around(self, place: PartTurn) -> TurnsAround:
+        """Return what waits on both sides of a turn."""
+        turns = self._turns.get(place.part, [])
+        at = bisect_left(turns, (place.turn, "", 0))
+        before = _waiting(turns[at - 1]) if at else None
+        return TurnsAround(before, _waiting(turns[at]) if at < len(turns) else None)
+
     def _add(self, job: Job) -> None:
+        if job.waits_for_turn:
+            insort(self._turns.setdefault(_part(job), []), _turn(job))
         if job.state is JobState.QUEUED:
             insort(self._queued.setdefault(_queue_key(job), []), _place(job))
             for pass_over, passed_over in self._passed_over.items():
@@ -106,6 +131,9 @@ class JobOrder:
         if job is None:
             return
         self._pending_deliveries -= job.state is JobState.PENDING_DELIVERY
+        if job.waits_for_turn:
+            turns = self._turns[_part(job)]
+            del turns[bisect_left(turns, _turn(job))]
         if job.state is JobState.QUEUED:
             places = self._queued[_queue_key(job)]
             del places[bisect_left(places, _place(job))]
@@ -121,3 +149,16 @@ def _queue_key(job: Job) -> _QueueKey:
 
 def _place(job: Job) -> _Place:
     return (job.queue_position, job.run, job.number)
+
+
+def _part(job: Job) -> QueuePart:
+    return QueuePart(job.namespace, job.queue, job.definition)
+
+
+def _turn(job: Job) -> _Turn:
+    assert job.turn is not None
+    return (job.turn, job.run, waits_since(job.queue_position, job.priority))
+
+
+def _waiting(turn: _Turn) -> WaitingTurn:
+    return WaitingTurn(turn[0], turn[2])

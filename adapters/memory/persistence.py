@@ -1,7 +1,7 @@
 """The in-memory store, with real rollback and repeated work behind one lock. Nothing outlives the process."""
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Sized
 from typing import Final, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
@@ -11,11 +11,12 @@ from holdfast.ports.changes import Change, NetChanges, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.persistence import Query
 from holdfast.ports.process_forks import renew_in_forks
+from holdfast.ports.records.audit_entry import AUDIT_KEPT
 from holdfast.ports.records.job import JobKey, JobState
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import LockedAttempts, Search
-from holdfast.ports.tables import JOBS, RUNS, SESSIONS, TABLE_OF, OnInsert, StoredRecord, Table
+from holdfast.ports.searches import LockedAttempts, Search, SessionsForClaims
+from holdfast.ports.tables import JOBS, RUNS, TABLE_OF, OnInsert, StoredRecord, Table
 from holdfast.ports.working_set import Tables
 
 R = TypeVar("R")
@@ -62,9 +63,26 @@ class MemoryPersistence:
                 del tables.sessions[session]
             for name in quiet:
                 del tables.rates[name]
+            idle = [name for name, row in tables.fair_keys.items() if row.updated_at < before]
+            for account in idle:
+                del tables.fair_keys[account]
             for stream in orphans:
                 del tables.streams[stream]
-            return len(old) + len(gone) + len(quiet) + len(orphans)
+            past = [key for key, row in tables.audit_entries.items() if row.at < before - AUDIT_KEPT]
+            for entry in past:
+                del tables.audit_entries[entry]
+            signed_out = [key for key, row in tables.browser_sessions.items() if row.ends_at < before]
+            for browser in signed_out:
+                del tables.browser_sessions[browser]
+            stray = [
+                session
+                for session in tables.registrations
+                if (known := tables.sessions.get(session)) is None or known.state is not SessionState.OPEN
+            ]
+            for session in stray:
+                del tables.registrations[session]
+            removed: tuple[Sized, ...] = (old, gone, orphans, quiet, idle, past, signed_out, stray)
+            return sum(len(rows) for rows in removed)
 
     def close(self) -> None:
         """Do nothing: the rows live as long as this object."""
@@ -131,7 +149,10 @@ class MemoryTransaction:
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.lock_attempts`."""
-        return LockedAttempts(self.lock(RUNS, runs), self.lock(JOBS, jobs), self.get(SESSIONS, sessions))
+        holders = self.find(SessionsForClaims(sessions))
+        return LockedAttempts(
+            self.lock(RUNS, runs), self.lock(JOBS, jobs), holders.sessions, holders.has_limits
+        )
 
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`. The store applies the changes after the work has returned."""

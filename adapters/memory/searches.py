@@ -6,14 +6,27 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.handlers import dead_lettered_in, node_rows
-from holdfast.adapters.memory.queries.waiting import first_waiting, queued, used, waited_for
+from holdfast.adapters.memory.queries.limits import sleepers
+from holdfast.adapters.memory.queries.namespaces import parts_of_namespace, runs_of_namespace
+from holdfast.adapters.memory.queries.waiting import (
+    first_waiting,
+    open_runs,
+    queued,
+    used,
+    used_in_spans,
+    waited_for,
+    waited_for_in_spans,
+)
+from holdfast.adapters.memory.queries.workflows import workflows_of_namespace
 from holdfast.ports import searches as s
 from holdfast.ports import tables as t
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.limits import FairKeyName, LimitName, LimitRow, RateName, queue_limit
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import SlotPlace, Waiting
@@ -65,10 +78,31 @@ def find(store: Store, search: s.Search[R]) -> R:
 
 
 def _claimable_jobs(store: Store, search: s.ClaimableJobs) -> s.LockedAttempts:
-    jobs = _in_order(
-        store, store.order.claimable(search.namespace, search.queue_claims, search.limit, search.pass_over)
-    )
-    return s.LockedAttempts((), jobs, rows_by_key(store.tables, t.SESSIONS, [search.session]) if jobs else ())
+    limits = store.tables.limits
+    claims = [one for one in search.queue_claims if not _is_paused(limits, search.namespace, one.queue)]
+    jobs = _in_order(store, store.order.claimable(search.namespace, claims, search.limit, search.pass_over))
+    sessions = rows_by_key(store.tables, t.SESSIONS, [search.session]) if jobs else ()
+    return s.LockedAttempts((), jobs, sessions, bool(jobs) and bool(limits))
+
+
+def _is_paused(limits: Mapping[LimitName, LimitRow], namespace: str, queue: str) -> bool:
+    row = limits.get(queue_limit(namespace, queue)) if limits else None
+    return row is not None and row.is_paused != 0
+
+
+def _sessions_for_claims(store: Store, search: s.SessionsForClaims) -> s.LockedAttempts:
+    sessions = rows_by_key(store.tables, t.SESSIONS, search.ids)
+    return s.LockedAttempts((), (), sessions, bool(sessions) and bool(store.tables.limits))
+
+
+def _queued_of_queue(store: Store, search: s.QueuedOfQueue) -> Sequence[Job]:
+    queued = [
+        job
+        for job in store.tables.all_jobs()
+        if job.state is JobState.QUEUED and (job.namespace, job.queue) == (search.namespace, search.queue)
+    ]
+    placed = sorted(((job.definition, job.queue_position, job.run, job.number), job.key) for job in queued)
+    return _in_order(store, [key for place, key in placed if place > search.after][: search.limit])
 
 
 def _due_jobs(store: Store, search: s.DueJobs) -> Sequence[Job]:
@@ -171,8 +205,19 @@ def _due_runs(store: Store, search: s.DueRuns) -> Sequence[str]:
         (run.start_at, run.key)
         for run in store.tables.runs.values()
         if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at <= store.now
+        if search.namespace in {None, run.namespace}
     ]
     return [key for _, key in sorted(due)[: search.limit]]
+
+
+def _due_run_rates(store: Store, search: s.DueRunRates) -> Sequence[RateName]:
+    due = [
+        (window.admits_at, name)
+        for name, window in store.tables.rates.items()
+        if window.admits_at is not None and window.admits_at <= store.now
+        if search.namespace in {None, name.namespace}
+    ]
+    return [name for _, name in sorted(due)[: search.limit]]
 
 
 def _overdue_runs(store: Store, search: s.OverdueRuns) -> Sequence[str]:
@@ -219,6 +264,42 @@ def _run_annotations(store: Store, search: s.RunAnnotations) -> Sequence[Annotat
     runs = set(search.runs)
     found = sorted(store.tables.annotations.items())
     return [one for _, one in found if one.run in runs and one.scope is AnnotationScope.RUN]
+
+
+def _schedules_of(store: Store, namespace: str, workflows: Collection[str]) -> list[ScheduleRow]:
+    schedules = store.tables.schedules.values()
+    return [row for row in schedules if row.namespace == namespace and row.workflow in workflows]
+
+
+def _due_schedules(store: Store, search: s.DueSchedules) -> Sequence[ScheduleRow]:
+    due = [
+        (row.next_at, row.key, row)
+        for row in _schedules_of(store, search.namespace, search.workflows)
+        if row.next_at is not None and row.next_at <= store.now
+    ]
+    return [row for _, _, row in sorted(due, key=lambda one: one[:2])[: search.limit]]
+
+
+def _next_schedule_time(store: Store, search: s.NextScheduleTime) -> Micros | None:
+    schedules = _schedules_of(store, search.namespace, search.workflows)
+    return min(
+        (row.next_at for row in schedules if row.next_at is not None and row.next_at > store.now),
+        default=None,
+    )
+
+
+def _schedules_by_name(store: Store, search: s.SchedulesByName) -> Sequence[ScheduleRow]:
+    found = map(store.tables.schedule_named, set(search.names))
+    return sorted((row for row in found if row is not None), key=lambda row: row.key)
+
+
+def _schedules_of_other_zones(store: Store, search: s.SchedulesOfOtherZones) -> Sequence[ScheduleRow]:
+    others = [
+        row
+        for row in _schedules_of(store, search.namespace, search.workflows)
+        if row.key > search.after and row.zones not in {"", search.version}
+    ]
+    return sorted(others, key=lambda row: row.key)[: search.limit]
 
 
 def _sinks_by_name(store: Store, search: s.SinksByName) -> Sequence[Sink]:
@@ -268,8 +349,26 @@ def _counted(found: Counter[SlotPlace], places: Collection[SlotPlace]) -> Mappin
     return {place: found[place] for place in places}
 
 
+def _first_turns(store: Store, search: s.FirstTurns) -> Mapping[s.QueuePart, s.WaitingTurn]:
+    turns = ((part, store.order.first_turn(part)) for part in set(search.parts))
+    return {part: turn for part, turn in turns if turn is not None}
+
+
+def _highest_turns(store: Store, search: s.HighestTurns) -> Mapping[FairKeyName, int]:
+    found: dict[FairKeyName, int] = {}
+    lines = {line[:2] for line in search.lines}
+    for row in store.tables.fair_keys.values():
+        if (row.namespace, row.line) in lines:
+            line = FairKeyName(row.namespace, row.line, "")
+            found[line] = max(row.next_turn, found.get(line, row.next_turn))
+    return found
+
+
 _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.ClaimableJobs: _claimable_jobs,
+    s.SessionsForClaims: _sessions_for_claims,
+    s.QueuedOfQueue: _queued_of_queue,
+    s.SleepersUnderRates: lambda store, search: sleepers(store.tables, search, store.now),
     s.DueJobs: _due_jobs,
     s.JobsOfRuns: _jobs_of_runs,
     s.StageJobs: _stage_jobs,
@@ -286,6 +385,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.ActiveRuns: _active_runs,
     s.IncompleteRuns: _incomplete_runs,
     s.DueRuns: _due_runs,
+    s.DueRunRates: _due_run_rates,
     s.OverdueRuns: _overdue_runs,
     s.RunOutlines: _run_outlines,
     s.NodeResults: _node_results,
@@ -294,23 +394,51 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     ],
     s.AnnotationKeys: _annotation_keys,
     s.RunAnnotations: _run_annotations,
+    s.DueSchedules: _due_schedules,
+    s.NextScheduleTime: _next_schedule_time,
+    s.SchedulesByName: _schedules_by_name,
+    s.SchedulesOfOtherZones: _schedules_of_other_zones,
     s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
     s.SinksByName: _sinks_by_name,
+    s.CredentialsNamed: lambda store, search: [
+        row
+        for _, row in sorted(store.tables.credentials.items())
+        if {row.id, row.unique_label} & set(search.names)
+    ],
+    s.BrowserSessionsOfPrincipal: lambda store, search: [
+        row
+        for _, row in sorted(store.tables.browser_sessions.items())
+        if (row.kind, row.principal) == (search.kind, search.principal)
+    ],
+    s.AnyCredential: lambda store, _: bool(store.tables.credentials),
     s.DueStreams: _due_streams,
     s.DeadLetteredStreams: _dead_lettered_streams,
     s.UndeliveredHeads: _undelivered_heads,
     s.KeysWaitedFor: lambda store, search: [
         one for one in waited_for(store.tables, search.waiting) if one.place in search.places
     ],
+    s.KeysWaitedForInSpans: lambda store, search: waited_for_in_spans(
+        store.tables, search.spans, search.limit
+    ),
     s.AllKeysWaitedFor: lambda store, search: [
         one for one in waited_for(store.tables, search.waiting) if one.place > search.after
     ][: search.limit],
     s.FirstPendingRuns: lambda store, search: [
-        run for run, _ in first_waiting(store.tables, Waiting.RUNS, search.wanted)
+        run for run, _ in first_waiting(store.tables, search.waiting, search.wanted)
     ],
     s.FirstLimitedJobs: lambda store, search: [
         JobKey(*key) for key in first_waiting(store.tables, Waiting.JOBS, search.wanted)
     ],
     s.UsedSlots: lambda store, search: _counted(used(store.tables, search.waiting), search.places),
+    s.SlotsInSpans: lambda store, search: used_in_spans(store.tables, search.spans),
+    s.FirstTurns: _first_turns,
+    s.NeighbouringTurns: lambda store, search: {
+        turn: store.order.turns_around(turn) for turn in set(search.turns)
+    },
+    s.HighestTurns: _highest_turns,
+    s.OpenRuns: lambda store, search: open_runs(store.tables, search.wanted),
+    s.NamespaceRuns: lambda store, search: runs_of_namespace(store.tables, search),
+    s.NamespaceParts: lambda store, search: parts_of_namespace(store.tables, search),
+    s.WorkflowsOfNamespace: lambda store, search: workflows_of_namespace(store.tables, search),
     s.QueuedUnderRates: lambda store, search: _counted(queued(store.tables), search.places),
 }

@@ -94,10 +94,7 @@ class NatsSink:
         headers = {"Nats-Msg-Id": event.id, "content-type": STRUCTURED}
         try:
             await jetstream(client).publish(
-                f"{self._subject}.{event.type}",
-                cloud_event(event).encode(),
-                _EACH_WITHIN,
-                headers=headers,
+                f"{self._subject}.{event.type}", cloud_event(event).encode(), _EACH_WITHIN, headers=headers
             )
         except MaxPayloadError as error:
             raise EventRefusedError(

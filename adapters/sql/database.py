@@ -12,6 +12,7 @@ from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Query
+from holdfast.ports.read_limits import ReadLimit
 from holdfast.ports.transport import JobTransport
 
 if TYPE_CHECKING:
@@ -123,8 +124,11 @@ class Database(Protocol):
         """Lend a connection for a transaction, waiting up to `seconds` for one. Uncommitted work is rolled back."""
         ...
 
-    def reader(self, seconds: float, /) -> AbstractContextManager[Link]:
-        """Lend a connection for a query."""
+    def reader(self, seconds: float, limit: ReadLimit | None = None, /) -> AbstractContextManager[Link]:
+        """Lend a connection for a query. With a limit, the query is stopped at it, or when its caller leaves.
+
+        A query that is stopped raises StatementStoppedError, and leaves nothing behind on the server.
+        """
         ...
 
     def shared(self, seconds: float, /) -> AbstractContextManager[Shared]:

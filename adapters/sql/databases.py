@@ -13,10 +13,7 @@ import attrs
 if TYPE_CHECKING:
     from holdfast.adapters.sql.database import Database
 
-REGISTERED: Final = (
-    "holdfast.adapters.sql.sqlite",
-    "holdfast.adapters.sql.postgresql",
-)
+REGISTERED: Final = ("holdfast.adapters.sql.sqlite", "holdfast.adapters.sql.postgresql")
 """The folders of databases: packages with a `DATABASE`, which is a `DatabaseKind`. Another one is a line here."""
 
 

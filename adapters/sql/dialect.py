@@ -116,6 +116,10 @@ class Dialect(Protocol):
         """Return the condition that a column is one of the texts in a parameter made by `texts`."""
         ...
 
+    def one_found_by(self, column: str, query: str) -> str:
+        """Return the condition that a column is one of the texts that a query finds. The query is made once, first."""
+        ...
+
     def texts(self, values: Sequence[str]) -> object:
         """Return texts as one parameter."""
         ...
@@ -128,7 +132,7 @@ class Dialect(Protocol):
         """Return the claim query, which finds and locks queued jobs.
 
         Its parameter `:queue_claims` has a row for each pair of queue and definition. A row of the result has these
-        columns of a job, then these of the session `:session`, NULL without such a session.
+        columns of a job, then these of the session `:session`, NULL without such a session, then `HAS_LIMITS`.
         """
         ...
 
@@ -186,11 +190,18 @@ CLAIMABLE: Final = (
 """The condition for jobs that are not passed over (see `Job.is_passed_over`)."""
 ANNOTATION_TEXT: Final = ("pair", "run")
 CLAIM_ORDER: Final = "queue_position, run, number"
+IS_OPEN_QUEUE: Final = (
+    "coalesce((SELECT paused.is_paused FROM holdfast_limits AS paused WHERE paused.namespace = :namespace "
+    "AND paused.name = 'queue:' || l.queue), 0) = 0"
+)
+"""The condition for queues that are not paused: one lookup by key for each pair of queue and definition."""
+HAS_LIMITS: Final = "EXISTS (SELECT 1 FROM holdfast_limits)"
+"""Whether an operator has ever changed a limit, or paused a queue. The database looks at no more than one row."""
 
 
 def claimed_rows(jobs: Sequence[str], sessions: Sequence[str]) -> str:
     """Return the outer query of a claim: the rows in `placed`, each queue up to its limit, with the session."""
-    columns = ", ".join((*(f"p.{name}" for name in jobs), *(f"s.{name}" for name in sessions)))
+    columns = ", ".join((*(f"p.{name}" for name in jobs), *(f"s.{name}" for name in sessions), HAS_LIMITS))
     return (
         f"SELECT {columns} FROM placed AS p LEFT JOIN holdfast_sessions AS s ON s.id = :session "
         "WHERE p.place <= p.most ORDER BY p.queue_position, p.run, p.number"

@@ -11,5 +11,9 @@ class TransientError(UnavailableError):
     """The database could not do it now; a retry may succeed."""
 
 
+class StatementStoppedError(TransientError):
+    """The database stopped a statement: it took too long, or was cancelled."""
+
+
 class DiskFullError(TransientError):
     """The database's disk is full; a retry succeeds once there is free space."""

@@ -67,16 +67,17 @@ import attrs
 
 from holdfast.adapters.sql.database import ChangedError, Link
 from holdfast.adapters.sql.databases import kind_of, url_forms
-from holdfast.adapters.sql.errors import TransientError
+from holdfast.adapters.sql.errors import StatementStoppedError, TransientError
 from holdfast.adapters.sql.pruning import RECEIPT_AGE, prune_receipts, prune_rows
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
 from holdfast.adapters.sql.transaction import SqlTransaction, statements_for
 from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
-from holdfast.ports.errors import ConflictError, UnavailableError
+from holdfast.ports.errors import ConflictError, ReadTimeoutError, UnavailableError
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.queries.store import SchemaVersion
+from holdfast.ports.read_limits import read_limit
 from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import JobTransport
 from holdfast.ports.urls import shown_url
@@ -86,6 +87,15 @@ R = TypeVar("R")
 DEADLINE_SECONDS: Final = 30.0
 DOUBT_SECONDS: Final = RECEIPT_AGE / 2_000_000
 """How long a store looks for a commit in doubt: half the lifetime of receipts, so a slow last attempt is in time."""
+
+_CALLER_LEFT: Final = "the read was stopped, as its caller has left"
+
+
+def _too_long(seconds: float) -> str:
+    return (
+        f"a read of the store took longer than {seconds:g} s, and was stopped: ask for less at a time, by a filter or a"
+        " smaller limit, or try again when the store has less to do"
+    )
 
 
 def clocks() -> tuple[float, float]:
@@ -186,14 +196,24 @@ class SqlPersistence:
         return self._tried(attempt)
 
     def read(self, query: Query[R], /) -> R:
-        """See `Persistence.read`."""
+        """See `Persistence.read`. A read whose caller has left is not tried again."""
+        limit = read_limit()
 
         def attempt(patience: RetryBudget) -> R:
-            with self._database.reader(patience.left) as link:
+            if limit is not None and limit.is_abandoned:
+                raise ReadTimeoutError(_CALLER_LEFT)
+            with self._database.reader(patience.left, limit) as link:
                 known = None if self._fast_path is None else self._fast_path.answer(link, query)
                 return self._answers.answer(link, query) if known is None else known
 
-        return self._tried(attempt)
+        if limit is None:
+            return self._tried(attempt)
+        try:
+            return self._tried(attempt, StatementStoppedError)
+        except StatementStoppedError as error:
+            raise ReadTimeoutError(
+                _CALLER_LEFT if limit.is_abandoned else _too_long(limit.seconds)
+            ) from error
 
     @contextmanager
     def shared(self, wanted: type, /) -> Generator[JoinedTransaction]:
@@ -229,12 +249,15 @@ class SqlPersistence:
         """See `Persistence.close`."""
         self._database.close()
 
-    def _tried(self, attempt: Callable[[RetryBudget], R]) -> R:
+    def _tried(self, attempt: Callable[[RetryBudget], R], final: type[TransientError] | None = None) -> R:
+        """Try until it works. An error of the class `final` is raised at once."""
         patience = RetryBudget(self._deadline, self._random)
         while True:
             try:
                 return attempt(patience)
             except TransientError as error:
+                if final is not None and isinstance(error, final):
+                    raise
                 patience.after_failure(error)
             except ConflictError as error:
                 patience.after_conflict(error)

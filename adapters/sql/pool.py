@@ -88,6 +88,14 @@ class Pool(Generic[C]):
             self.close()
         self._free.release()
 
+    def discard(self, lent: PooledConnection[C]) -> None:
+        """Close a connection instead of returning it. The idle ones are as good as before."""
+        if lent.process != self._process:
+            leave_alone(lent)
+            return
+        _close(lent)
+        self._free.release()
+
     def pause(self, seconds: float) -> bool:
         """Wait until no connection is lent, block lending, and close all. False if that takes longer than `seconds`."""
         until = time.monotonic() + seconds

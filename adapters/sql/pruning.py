@@ -7,6 +7,7 @@ also those of dead-lettered streams.
 from typing import Final
 
 from holdfast.adapters.sql.database import Database, Parameters
+from holdfast.ports.records.audit_entry import AUDIT_KEPT
 from holdfast.ports.records.values import Micros
 
 ROWS_AT_ONCE: Final = 5_000
@@ -26,10 +27,29 @@ _ORPHAN_STREAMS: Final = (
     "DELETE FROM holdfast_outbox WHERE (sink, run) IN (SELECT o.sink, o.run FROM holdfast_outbox AS o "
     "WHERE NOT EXISTS (SELECT 1 FROM holdfast_sinks AS s WHERE s.key = o.sink) LIMIT :limit) RETURNING 1"
 )
+_STRAY_REGISTRATIONS: Final = (
+    "DELETE FROM holdfast_worker_registry WHERE session IN (SELECT w.session FROM holdfast_worker_registry AS w "
+    "WHERE NOT EXISTS (SELECT 1 FROM holdfast_sessions AS s WHERE s.id = w.session AND s.state = 'open') "
+    "LIMIT :limit) RETURNING 1"
+)
 _QUIET_RATES: Final = (
     "DELETE FROM holdfast_rate_limits WHERE (namespace, name) IN "
     "(SELECT namespace, name FROM holdfast_rate_limits WHERE updated_at < :before LIMIT :limit) "
     "AND updated_at < :before RETURNING 1"
+)
+_QUIET_FAIR_KEYS: Final = (
+    "DELETE FROM holdfast_fair_keys WHERE (namespace, line, key) IN "
+    "(SELECT namespace, line, key FROM holdfast_fair_keys WHERE updated_at < :before LIMIT :limit) "
+    "AND updated_at < :before RETURNING 1"
+)
+_OLD_AUDIT_ENTRIES: Final = (
+    "DELETE FROM holdfast_audit_entries WHERE (namespace, at, id) IN "
+    "(SELECT namespace, at, id FROM holdfast_audit_entries WHERE at < :before LIMIT :limit) RETURNING 1"
+)
+_ENDED_BROWSER_SESSIONS: Final = (
+    "DELETE FROM holdfast_browser_sessions WHERE id IN "
+    "(SELECT id FROM holdfast_browser_sessions WHERE ends_at < :before LIMIT :limit) "
+    "AND ends_at < :before RETURNING 1"
 )
 _OLD_RECEIPTS: Final = (
     "DELETE FROM holdfast_commit_receipts WHERE id IN "
@@ -38,12 +58,18 @@ _OLD_RECEIPTS: Final = (
 
 
 def prune_rows(database: Database, before: Micros, seconds: float) -> int:
-    """Delete replies and rate limits from before an instant, streams of removed sinks, and dead sessions.
+    """Delete replies, rate limits and fair keys from before an instant, streams of removed sinks, and dead sessions.
 
-    Deleted sessions expired before the instant and hold no jobs.
+    Deleted sessions expired before the instant and hold no jobs, and deleted browser sessions ended before it; audit
+    entries are `AUDIT_KEPT` older than it. Rows of the worker registry without an open session, which only damage
+    leaves behind, are deleted too.
     """
-    old = (_OLD_REPLIES, _OLD_SESSIONS, _QUIET_RATES, _ORPHAN_STREAMS)
-    return sum(_remove(database, sql, before, seconds) for sql in old)
+    old = (
+        *(_OLD_REPLIES, _OLD_SESSIONS, _QUIET_RATES, _QUIET_FAIR_KEYS, _ORPHAN_STREAMS),
+        *(_STRAY_REGISTRATIONS, _ENDED_BROWSER_SESSIONS),
+    )
+    removed = sum(_remove(database, sql, before, seconds) for sql in old)
+    return removed + _remove(database, _OLD_AUDIT_ENTRIES, before - AUDIT_KEPT, seconds)
 
 
 def prune_receipts(database: Database, seconds: float) -> int:

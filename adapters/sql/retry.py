@@ -57,9 +57,7 @@ class RetryBudget:
         if time.monotonic() >= self._notice_at:
             self._notice_at = self._until
             _log.warning(
-                "the database is unavailable; the call is retried for up to %.0f s: %s",
-                self.left,
-                error,
+                "the database is unavailable; the call is retried for up to %.0f s: %s", self.left, error
             )
         time.sleep(pause)
 

@@ -11,14 +11,37 @@ import attrs
 from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.records.audit_entry import AuditEntry
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential, CredentialKind
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
-from holdfast.ports.records.limits import RateWindow, SlotName
+from holdfast.ports.records.limits import (
+    FairKey,
+    FairKeyName,
+    LimitRow,
+    RateName,
+    RateWindow,
+    SlotName,
+    WhenFull,
+)
 from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamState
-from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
+from holdfast.ports.records.run import ClosePolicy, Run, RunStatus, outer_limits_of_waiter
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Payload, PlanRow
-from holdfast.ports.searches import CompletedRow, NodeRows, SlotPlace, WaitedFor
+from holdfast.ports.searches import (
+    CompletedRow,
+    NodeRows,
+    OpenRunsOfKey,
+    PartTurn,
+    QueuePart,
+    SlotPlace,
+    TurnsAround,
+    WaitedFor,
+    WaitingTurn,
+)
+from holdfast.ports.structs import evolve
 from holdfast.ports.unreadable import RunOutline, replace_unreadable, shown, unreadable_columns
 
 Row: TypeAlias = tuple[Any, ...]
@@ -35,11 +58,16 @@ SESSION: Final = COLUMNS[Session].columns
 REPLY: Final = COLUMNS[IdempotencyReply].columns
 LEADER: Final = COLUMNS[LeaderLease].columns
 ATTRIBUTE: Final = ("pair", "created_at", "run")
+SCHEDULE: Final = COLUMNS[ScheduleRow].columns
 SINK: Final = COLUMNS[Sink].columns
 STREAM: Final = COLUMNS[Stream].columns
 STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
 SLOT: Final = COLUMNS[SlotName].columns
 RATE: Final = COLUMNS[RateWindow].columns
+LIMIT: Final = COLUMNS[LimitRow].columns
+CREDENTIAL: Final = COLUMNS[Credential].columns
+BROWSER_SESSION: Final = COLUMNS[BrowserSession].columns
+AUDIT_ENTRY: Final = COLUMNS[AuditEntry].columns
 NOTE: Final = COLUMNS[OutputRow].columns
 ANNOTATION: Final = COLUMNS[Annotation].columns
 ARTIFACT: Final = COLUMNS[Artifact].columns
@@ -47,6 +75,10 @@ AI_CALL: Final = COLUMNS[AiCall].columns
 
 _STATUS: Final = {status.value: status for status in RunStatus}
 _CLOSE_POLICY: Final = {policy.value: policy for policy in ClosePolicy}
+_WHEN_FULL: Final[Mapping[str | None, WhenFull | None]] = {
+    None: None,
+    **{full.value: full for full in WhenFull},
+}
 _STATE: Final = {state.value: state for state in JobState}
 _KIND: Final = {kind.value: kind for kind in JobKind}
 _HISTORY_HEAD: Final = attrgetter(*COLUMNS[HistoryRow].fields[:7])
@@ -61,6 +93,7 @@ def run_from(row: Row) -> Run:
     try:
         fields["status"] = _STATUS[fields["status"]]
         fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
+        fields["concurrency_full"] = _WHEN_FULL[fields["concurrency_full"]]
         if fields["last_row"] < 0:  # new history rows would sort before the existing ones
             raise KeyError("last_row")
     except (KeyError, TypeError):
@@ -108,11 +141,6 @@ def history_values(record: HistoryRow) -> Row:
     return (*_HISTORY_HEAD(record), payload.inline, payload.blob, record.data)
 
 
-def plan_from(row: Row) -> PlanRow:
-    """Return the plan in a row of `PLAN`."""
-    return PlanRow(**fields_of(PlanRow, row))
-
-
 def session_from(row: Row) -> Session:
     """Return the session in a row of `SESSION`.
 
@@ -121,6 +149,23 @@ def session_from(row: Row) -> Session:
     fields = replace_unreadable(Session, fields_of(Session, row))
     fields["state"] = SessionState(fields["state"])
     return Session(**fields)
+
+
+def browser_session_from(row: Row) -> BrowserSession:
+    """Return the browser session in a row of `BROWSER_SESSION`. One that can't be read has ended."""
+    return BrowserSession(**replace_unreadable(BrowserSession, fields_of(BrowserSession, row)))
+
+
+def credential_from(row: Row) -> Credential:
+    """Return the credential in a row of `CREDENTIAL`. One that can't be read has expired."""
+    fields = replace_unreadable(Credential, fields_of(Credential, row))
+    fields["kind"] = CredentialKind(fields["kind"])
+    return Credential(**fields)
+
+
+def schedule_from(row: Row) -> ScheduleRow:
+    """Return the schedule in a row of `SCHEDULE`."""
+    return ScheduleRow(**replace_unreadable(ScheduleRow, fields_of(ScheduleRow, row)))
 
 
 def sink_from(row: Row) -> Sink:
@@ -146,21 +191,11 @@ def stream_head_values(record: StreamHead) -> Row:
     return (record.sink, record.run, record.head_row, 0, StreamState.READY.value, record.at, 0)
 
 
-def note_from(row: Row) -> OutputRow:
-    """Return the attempt output in a row of `NOTE`."""
-    return OutputRow(**fields_of(OutputRow, row))
-
-
 def annotation_from(row: Row) -> Annotation:
     """Return the annotation in a row of `ANNOTATION`."""
     fields = fields_of(Annotation, row)
     fields["scope"] = _known(AnnotationScope, Annotation, fields, "scope")
     return Annotation(**fields)
-
-
-def artifact_from(row: Row) -> Artifact:
-    """Return the artifact in a row of `ARTIFACT`."""
-    return Artifact(**fields_of(Artifact, row))
 
 
 def ai_call_from(row: Row) -> AiCall:
@@ -210,17 +245,82 @@ def slot_from(row: Row) -> SlotName:
 
 
 def waited_for_from(row: Row) -> WaitedFor:
-    """Return the concurrency key in a row of namespace, key, limits and used slots."""
-    namespace, key, limit, rate_limit, rate_period, used = row
+    """Return the concurrency key in a row of namespace, key, limits, rank, used slots, and whether limits changed."""
+    namespace, key, limit, rate_limit, rate_period, outer, position, used, has_limits = row
     # The limits are those of the first that waits. If they are damaged, it must still be found, so that others proceed.
     limits = (one if one is None or isinstance(one, int) else 1 for one in (limit, rate_limit, rate_period))
     limit, rate_limit, rate_period = limits
-    return WaitedFor(SlotPlace(namespace, key), limit, used, rate_limit, rate_period)
+    return WaitedFor(
+        SlotPlace(namespace, key),
+        limit,
+        used,
+        rate_limit,
+        rate_period,
+        bool(has_limits),
+        outer_limits_of_waiter(outer),
+        position if isinstance(position, int) else 0,
+    )
+
+
+def open_runs_from(found: Iterable[Row]) -> Mapping[SlotPlace, OpenRunsOfKey]:
+    """Return the open runs of each key in rows of namespace, key, run, whether it waits, its place, and numbers."""
+    answer: dict[SlotPlace, OpenRunsOfKey] = {}
+    for namespace, key, run, run_id, waits, place, most, total, age, slots in found:
+        place_of = SlotPlace(namespace, key)
+        known = answer.get(place_of) or OpenRunsOfKey(slots=slots if isinstance(slots, int) else None)
+        named = (run,) if place <= most else ()
+        if waits:
+            known = evolve(known, waiting=total, oldest_waiting=(*known.oldest_waiting, *named))
+        else:
+            known = evolve(known, under_way=total, oldest_under_way=(*known.oldest_under_way, *named))
+        answer[place_of] = evolve(known, newest=run, newest_id=run_id) if age == 1 else known
+    return answer
+
+
+def rate_name_from(row: Row) -> RateName:
+    """Return the name of a rate limit in a row of it."""
+    return RateName(*row)
 
 
 def rate_from(row: Row) -> RateWindow:
     """Return the rate limit in a row of `RATE`."""
     return RateWindow(**replace_unreadable(RateWindow, fields_of(RateWindow, row)))
+
+
+def fair_key_from(row: Row) -> FairKey:
+    """Return the key in a row of its columns."""
+    return FairKey(**replace_unreadable(FairKey, fields_of(FairKey, row)))
+
+
+def _waiting_turn(turn: object, since: object) -> WaitingTurn | None:
+    # A damaged row is no neighbour: the start next to it must not fail.
+    return WaitingTurn(turn, since) if isinstance(turn, int) and isinstance(since, int) else None
+
+
+def first_turns_from(found: Iterable[Row]) -> Mapping[QueuePart, WaitingTurn]:
+    """Return the first turns in rows of a part, a turn and an instant."""
+    turns = ((QueuePart(*part), _waiting_turn(turn, since)) for *part, turn, since in found)
+    return {part: turn for part, turn in turns if turn is not None}
+
+
+def neighbouring_turns_from(found: Iterable[Row]) -> Mapping[PartTurn, TurnsAround]:
+    """Return the neighbours in rows of a part, a turn, and turn and instant before and after it."""
+    return {
+        PartTurn(QueuePart(*part), turn): TurnsAround(_waiting_turn(*before), _waiting_turn(*after))
+        for *part, turn, before, after in ((*row[:4], row[4:6], row[6:]) for row in found)
+    }
+
+
+def highest_turns_from(found: Iterable[Row]) -> Mapping[FairKeyName, int]:
+    """Return the highest turns in rows of a namespace, a line and a turn."""
+    return {
+        FairKeyName(namespace, line, ""): turn for namespace, line, turn in found if isinstance(turn, int)
+    }
+
+
+def limit_from(row: Row) -> LimitRow:
+    """Return the changed limit in a row of `LIMIT`."""
+    return LimitRow(**replace_unreadable(LimitRow, fields_of(LimitRow, row)))
 
 
 def completed_from(row: Row) -> CompletedRow:
@@ -244,12 +344,17 @@ _RECORD_FROM: Final[Mapping[type, Callable[[Row], Any]]] = {
     Job: job_from,
     HistoryRow: history_from,
     Session: session_from,
+    ScheduleRow: schedule_from,
     Sink: sink_from,
     Stream: stream_from,
     Annotation: annotation_from,
     AiCall: ai_call_from,
     SlotName: slot_from,
     RateWindow: rate_from,
+    FairKey: fair_key_from,
+    LimitRow: limit_from,
+    Credential: credential_from,
+    BrowserSession: browser_session_from,
 }
 
 

@@ -9,21 +9,39 @@ import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Parameters
-from holdfast.adapters.sql.dialect import Dialect, encode_rows, types_of
-from holdfast.adapters.sql.queries.waiting_searches import PLACE, WANTED, waiting_statements
+from holdfast.adapters.sql.dialect import HAS_LIMITS, Dialect, encode_rows, types_of
+from holdfast.adapters.sql.queries.namespaces import (
+    PARTS_OF_NAMESPACE,
+    RUNS_OF_NAMESPACE,
+    WORKFLOWS_OF_NAMESPACE,
+)
+from holdfast.adapters.sql.queries.turns import TURN, turn_searches
+from holdfast.adapters.sql.queries.waiting_searches import PLACE, WANTED, used_in_spans, waiting_statements
 from holdfast.adapters.sql.rows import BIGINT_MAX, Row, askable, askable_keys, is_askable
 from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports import searches as s
+from holdfast.ports.queries.audit import LAST
+from holdfast.ports.records.limits import FairKeyName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.tables import TABLES, Table
 from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX
 
-_FOR_NONE: Final = {"item": -1, "kind": ""}
+_FOR_NONE: Final = {"item": -1, "kind": "", "namespace": ""}
 """What a statement gets for a field that is None."""
 _QUEUE_CLAIM: Final = ("claim", "queue", "definition", "most")
 _RUN_NAME: Final = ("namespace", "id")
+DUE_RUNS: Final = (
+    "SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
+    "AND start_at <= :now {}ORDER BY start_at LIMIT :limit"
+)
+DUE_RATES: Final = (
+    "SELECT w.namespace, w.name FROM holdfast_rate_limits AS w WHERE w.admits_at IS NOT NULL "
+    "AND w.admits_at <= :now {}ORDER BY w.admits_at, w.namespace, w.name LIMIT :limit"
+)
+"""Formats with a condition for one namespace."""
 
 
 @attrs.frozen
@@ -43,6 +61,8 @@ class SqlSearch:
 
     sql: str | Mapping[Waiting, str] = ""
     """The statement without locks, or one for each kind of waiters."""
+    of_one: str = ""
+    """The statement without locks for a search that names one namespace, if another one is for all of them."""
     lock: str = ""
     """The statement with locks. It is not used if `locks` of the search is false."""
     answer: Callable[[Sequence[Row]], Any]
@@ -63,6 +83,8 @@ class SqlSearch:
 
     def unlocked(self, search: s.Search[Any]) -> str:
         """Return the statement without locks."""
+        if self.of_one and getattr(search, "namespace", None) is not None:
+            return self.of_one
         if isinstance(self.sql, str):
             return self.sql
         waiting: Waiting = getattr(search, "waiting", Waiting.RUNS)
@@ -71,7 +93,8 @@ class SqlSearch:
     def parameters(self, dialect: Dialect, search: s.Search[Any], now: Micros) -> Parameters | None:
         """Return the parameters for a search and its instant; None if nothing can be found."""
         if self.special is not None:
-            return self.special(search)
+            parameters = self.special(search)
+            return None if parameters is None else {"now": now, **parameters}
         given: dict[str, object] = {"now": now, "before": now - getattr(search, "grace", 0)}
         for field in attrs.fields(type(search)):  # type: ignore[arg-type]
             name, value = field.name, getattr(search, field.name)
@@ -153,8 +176,11 @@ def searches_for(dialect: Dialect) -> Mapping[type[s.Search[Any]], SqlSearch]:
         **_of_jobs(dialect),
         **_of_runs(dialect),
         **_of_histories(dialect),
+        **_of_schedules(dialect),
         **_of_sinks(dialect),
+        **_of_credentials(dialect),
         **_of_waiters(dialect),
+        **_of_turns(dialect),
     }
     return {kind: _bound(dialect, one) for kind, one in made.items()}
 
@@ -166,6 +192,7 @@ def _bound(dialect: Dialect, one: SqlSearch) -> SqlSearch:
         sql=dialect.bound(sql)
         if isinstance(sql, str)
         else {key: dialect.bound(of) for key, of in sql.items()},
+        of_one=dialect.bound(one.of_one),
         lock=dialect.bound(one.lock),
         agrees_with=dialect.bound(one.agrees_with),
     )
@@ -177,6 +204,10 @@ _Searches: TypeAlias = dict[type[s.Search[Any]], SqlSearch]
 def _of_jobs(dialect: Dialect) -> _Searches:
     jobs = f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_jobs AS j WHERE"
     keys = "SELECT j.run, j.number FROM holdfast_jobs AS j"
+    for_claims = (
+        f"SELECT {columns_of(rows.SESSION, 's')}, {HAS_LIMITS} FROM holdfast_sessions AS s "
+        f"WHERE {dialect.one_of('s.id', 'ids')} ORDER BY s.id"
+    )
     return {
         s.ClaimableJobs: SqlSearch(
             lock=dialect.claimable(rows.JOB, rows.SESSION),
@@ -188,6 +219,30 @@ def _of_jobs(dialect: Dialect) -> _Searches:
         s.DueJobs: SqlSearch(
             lock=f"{jobs} j.state = 'sleeping' AND j.wake_at <= :now AND (:kind = '' OR j.kind = :kind) "
             f"ORDER BY j.wake_at, j.run, j.number LIMIT :limit{dialect.skip_locked}",
+            answer=_each(rows.job_from),
+            probes=True,
+        ),
+        s.SessionsForClaims: SqlSearch(
+            sql=for_claims,
+            lock=for_claims + dialect.lock.format("s"),
+            answer=_for_claims,
+            keyed=True,
+        ),
+        s.QueuedOfQueue: SqlSearch(
+            sql=f"{jobs} j.namespace = :namespace AND j.queue = :queue AND j.state = 'queued' "
+            "AND (j.definition, j.queue_position, j.run, j.number) > (:definition, :position, :run, :number) "
+            "ORDER BY j.definition, j.queue_position, j.run, j.number LIMIT :limit",
+            special=_of_queue,
+            answer=_each(rows.job_from),
+        ),
+        s.SleepersUnderRates: SqlSearch(
+            lock=f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_rate_limits AS w CROSS JOIN holdfast_jobs AS j "
+            "WHERE w.namespace = :namespace AND w.name >= :start AND w.name < :beyond AND w.wakes_at > :now "
+            "AND substr(w.name, length(w.name) - length(CAST(:end AS text)) + 1) = :end "
+            "AND j.state = 'sleeping' AND j.wake_at = w.wakes_at AND j.namespace = w.namespace "
+            "AND j.concurrency_key = w.name AND j.rate_limit IS NOT NULL "
+            f"ORDER BY j.run, j.number LIMIT :limit{dialect.lock.format('j')}",
+            special=_of_sleepers,
             answer=_each(rows.job_from),
             probes=True,
         ),
@@ -219,8 +274,7 @@ def _of_jobs(dialect: Dialect) -> _Searches:
             answer=_each(rows.job_key_from),
         ),
         s.AnyPendingDelivery: SqlSearch(
-            sql="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
-            answer=bool,
+            sql="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1", answer=bool
         ),
         s.ExpiredSessions: SqlSearch(
             lock=f"SELECT {columns_of(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE s.state = 'open' "
@@ -283,8 +337,8 @@ def _of_runs(dialect: Dialect) -> _Searches:
             keyed=True,
         ),
         s.DueRuns: SqlSearch(
-            sql="SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
-            "AND start_at <= :now ORDER BY start_at LIMIT :limit",
+            sql=DUE_RUNS.format(""),
+            of_one=DUE_RUNS.format("AND namespace = :namespace "),
             answer=_each(_first),
         ),
         s.OverdueRuns: SqlSearch(
@@ -293,10 +347,7 @@ def _of_runs(dialect: Dialect) -> _Searches:
             answer=_each(_first),
         ),
         s.RunOutlines: SqlSearch(
-            sql=outlines,
-            lock=outlines + lock,
-            answer=_each(rows.outline_from),
-            keyed=True,
+            sql=outlines, lock=outlines + lock, answer=_each(rows.outline_from), keyed=True
         ),
     }
 
@@ -310,11 +361,7 @@ def _of_histories(dialect: Dialect) -> _Searches:
             f"WHERE {of_runs} AND {dialect.one_of('type', 'types')} ORDER BY run, number",
             answer=_each(rows.completed_from),
         ),
-        s.NodeSummaries: SqlSearch(
-            sql=node_rows(of_runs),
-            answer=_each(rows.node_rows_from),
-            keyed=True,
-        ),
+        s.NodeSummaries: SqlSearch(sql=node_rows(of_runs), answer=_each(rows.node_rows_from), keyed=True),
         s.AnnotationKeys: SqlSearch(
             sql=f"SELECT a.run, a.key, a.name FROM {annotation_keys} CROSS JOIN holdfast_annotations AS a "
             "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
@@ -331,6 +378,76 @@ def _of_histories(dialect: Dialect) -> _Searches:
     }
 
 
+_SCHEDULES_AHEAD: Final = 10
+"""How many times the limit of due schedules are candidates: so many transactions can fire at the same time."""
+
+
+def _of_schedules(dialect: Dialect) -> _Searches:
+    schedules = f"SELECT {columns_of(rows.SCHEDULE, 's')} FROM"
+    of_workflows = (
+        f"{schedules} holdfast_schedules AS s WHERE s.namespace = :namespace "
+        f"AND {dialect.one_of('s.workflow', 'workflows')}"
+    )
+    names = dialect.table_of("names", "n", {"namespace": "text", "name": "text"})
+    workflows = dialect.table_of("workflows", "w", {"name": "text"})
+    first = dialect.rows_for_each(
+        workflows,
+        "holdfast_schedules AS s",
+        "s.namespace = :namespace AND s.workflow = w.name AND s.next_at <= :now",
+        "ORDER BY s.next_at, s.key LIMIT :ahead",
+    )
+    answer = _each(rows.schedule_from)
+    return {
+        # Thousands may be due at midnight: the index alone says which come first. Of those, others may have locked
+        # some. `IS TRUE` keeps the planner from finding all that is due by the index a second time.
+        s.DueSchedules: SqlSearch(
+            lock=f"{schedules} holdfast_schedules AS s "
+            f"WHERE {dialect.one_found_by('s.key', f'SELECT s.key FROM {first}')} "
+            f"AND (s.next_at <= :now AND s.workflow IN (SELECT w.name FROM {workflows})) IS TRUE "
+            f"ORDER BY s.next_at, s.key LIMIT :limit{dialect.skip_locked}",
+            special=_of_due_schedules,
+            answer=answer,
+            probes=True,
+        ),
+        s.NextScheduleTime: SqlSearch(
+            sql="SELECT (SELECT min(s.next_at) FROM holdfast_schedules AS s "
+            f"WHERE s.namespace = :namespace AND s.workflow = w.name AND s.next_at > :now) FROM {workflows}",
+            special=_of_workflows,
+            answer=_earliest,
+        ),
+        s.SchedulesByName: SqlSearch(
+            lock=f"{schedules} {names} CROSS JOIN holdfast_schedules AS s "
+            f"WHERE s.namespace = n.namespace AND s.name = n.name ORDER BY s.key{dialect.lock.format('s')}",
+            columns=rows.SLOT,
+            answer=answer,
+            keyed=True,
+        ),
+        s.SchedulesOfOtherZones: SqlSearch(
+            lock=f"{of_workflows} AND s.key > :after AND s.zones <> '' AND s.zones <> :version "
+            f"ORDER BY s.key LIMIT :limit{dialect.skip_locked}",
+            answer=answer,
+            probes=True,
+        ),
+    }
+
+
+def _of_credentials(dialect: Dialect) -> _Searches:
+    is_named = f"{dialect.one_of('c.id', 'names')} OR {dialect.one_of('c.unique_label', 'names')}"
+    return {
+        s.CredentialsNamed: SqlSearch(
+            lock=f"SELECT {columns_of(rows.CREDENTIAL, 'c')} FROM holdfast_credentials AS c "
+            f"WHERE {is_named} ORDER BY c.id{dialect.lock.format('c')}",
+            answer=_each(rows.credential_from),
+        ),
+        s.BrowserSessionsOfPrincipal: SqlSearch(
+            lock=f"SELECT {columns_of(rows.BROWSER_SESSION, 'b')} FROM holdfast_browser_sessions AS b "
+            f"WHERE b.principal = :principal AND b.kind = :kind ORDER BY b.id{dialect.lock.format('b')}",
+            answer=_each(rows.browser_session_from),
+        ),
+        s.AnyCredential: SqlSearch(sql="SELECT 1 FROM holdfast_credentials LIMIT 1", answer=bool),
+    }
+
+
 def _of_sinks(dialect: Dialect) -> _Searches:
     sinks, streams = (
         f"SELECT {columns_of(rows.SINK, 's')} FROM",
@@ -343,8 +460,7 @@ def _of_sinks(dialect: Dialect) -> _Searches:
     )
     return {
         s.AllSinks: SqlSearch(
-            sql=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
-            answer=_each(rows.sink_from),
+            sql=f"{sinks} holdfast_sinks AS s ORDER BY s.key", answer=_each(rows.sink_from)
         ),
         s.SinksByName: SqlSearch(
             sql=by_name,
@@ -391,16 +507,40 @@ def _of_waiters(dialect: Dialect) -> _Searches:
             columns=PLACE,
             answer=_each(rows.waited_for_from),
         ),
-        s.AllKeysWaitedFor: SqlSearch(
-            sql={kind: of.all_waited_for for kind, of in waiting.items()},
+        s.KeysWaitedForInSpans: SqlSearch(
+            sql=waiting[Waiting.RUNS].in_spans,
+            columns=s.KeySpan._fields,
             answer=_each(rows.waited_for_from),
         ),
-        s.FirstPendingRuns: SqlSearch(sql=waiting[Waiting.RUNS].first, special=_wanted, answer=_each(_first)),
+        s.AllKeysWaitedFor: SqlSearch(
+            sql={kind: of.all_waited_for for kind, of in waiting.items()}, answer=_each(rows.waited_for_from)
+        ),
+        s.FirstPendingRuns: SqlSearch(
+            sql={kind: waiting[kind].first for kind in (Waiting.RUNS, Waiting.RATED_RUNS)},
+            special=_wanted,
+            answer=_each(_first),
+        ),
+        s.DueRunRates: SqlSearch(
+            sql=DUE_RATES.format(""),
+            of_one=DUE_RATES.format("AND w.namespace = :namespace "),
+            answer=_each(rows.rate_name_from),
+        ),
         s.FirstLimitedJobs: SqlSearch(
             sql=waiting[Waiting.JOBS].first, special=_wanted, answer=_each(rows.job_key_from)
         ),
         s.UsedSlots: SqlSearch(
             sql={kind: of.used for kind, of in waiting.items()}, columns=PLACE, answer=_by_place
+        ),
+        s.SlotsInSpans: SqlSearch(sql=used_in_spans(dialect), columns=s.KeySpan._fields, answer=_by_place),
+        s.OpenRuns: SqlSearch(sql=_open_runs(dialect), special=_wanted_open, answer=rows.open_runs_from),
+        s.NamespaceRuns: SqlSearch(
+            sql=RUNS_OF_NAMESPACE,
+            special=_of_namespace,
+            answer=lambda found: tuple(found[0]) if found else (0, 0),
+        ),
+        s.NamespaceParts: SqlSearch(sql=PARTS_OF_NAMESPACE, special=_of_namespace, answer=_each(_first)),
+        s.WorkflowsOfNamespace: SqlSearch(
+            sql=WORKFLOWS_OF_NAMESPACE, answer=_each(lambda row: (WorkflowKey(*row[:3]), row[3]))
         ),
         s.QueuedUnderRates: SqlSearch(
             sql="SELECT p.namespace, p.key, (SELECT count(*) FROM holdfast_jobs AS j WHERE j.state = 'queued' "
@@ -410,6 +550,42 @@ def _of_waiters(dialect: Dialect) -> _Searches:
             answer=_by_place,
         ),
     }
+
+
+def _of_turns(dialect: Dialect) -> _Searches:
+    turns = turn_searches(dialect)
+    return {
+        s.FirstTurns: SqlSearch(sql=turns.first, columns=s.QueuePart._fields, answer=rows.first_turns_from),
+        s.NeighbouringTurns: SqlSearch(
+            sql=turns.neighbouring, special=_turns, answer=rows.neighbouring_turns_from
+        ),
+        s.HighestTurns: SqlSearch(
+            sql=turns.highest, columns=FairKeyName._fields, answer=rows.highest_turns_from
+        ),
+    }
+
+
+def _open_runs(dialect: Dialect) -> str:
+    """Return the search for the oldest open runs of each key, with the numbers of all of them.
+
+    A row for the first of those under way, and of those that wait, is in the answer even if none is named.
+    """
+    wanted = dialect.table_of("wanted", "p", {"namespace": "text", "key": "text", "most": "bigint"})
+    waits = "(CASE WHEN w.status = 'pending' OR w.last_job = 0 THEN 1 ELSE 0 END)"
+    of_key = "PARTITION BY w.namespace, w.concurrency_key"
+    return (
+        "SELECT namespace, concurrency_key, run, id, waits, place, most, total, age, "
+        "(SELECT l.slots FROM holdfast_limits AS l WHERE l.namespace = open_runs.namespace "
+        "AND l.name = 'run:' || open_runs.concurrency_key) FROM ("
+        f"SELECT w.namespace, w.concurrency_key, w.key AS run, w.id, {waits} AS waits, p.most, "
+        f"row_number() OVER ({of_key}, {waits} ORDER BY w.created_at, w.key) AS place, "
+        f"count(*) OVER ({of_key}, {waits}) AS total, "
+        f"row_number() OVER ({of_key} ORDER BY w.created_at DESC, w.key DESC) AS age "
+        f"FROM {wanted} CROSS JOIN holdfast_runs AS w WHERE w.namespace = p.namespace "
+        f"AND w.concurrency_key = p.key AND w.status NOT IN {tables.ENDED} AND w.concurrency_key IS NOT NULL "
+        "AND w.error IS NULL) AS open_runs WHERE place <= most OR place = 1 OR age = 1 "
+        "ORDER BY namespace, concurrency_key, waits, place"
+    )
 
 
 # Parameters -----------------------------------------------------------------------------------------------------
@@ -436,6 +612,57 @@ def _claim(search: s.ClaimableJobs) -> Parameters | None:
     }
 
 
+def _of_due_schedules(search: s.DueSchedules) -> Parameters | None:
+    given = _of_workflows(search)
+    if given is None or search.limit <= 0:
+        return None
+    limit = min(search.limit, BIGINT_MAX // _SCHEDULES_AHEAD)
+    return {**given, "limit": limit, "ahead": limit * _SCHEDULES_AHEAD}
+
+
+def _of_workflows(search: s.DueSchedules | s.NextScheduleTime) -> Parameters | None:
+    names = askable(search.workflows)
+    if not names or not is_askable(search.namespace):
+        return None
+    return {
+        "namespace": search.namespace,
+        "workflows": encode_rows(("name",), [(name,) for name in names]),
+    }
+
+
+def _turns(search: s.NeighbouringTurns) -> Parameters | None:
+    wanted = askable_keys((*part, turn) for part, turn in search.turns)
+    return {"turns": encode_rows(TURN, wanted)} if wanted else None
+
+
+def _of_queue(search: s.QueuedOfQueue) -> Parameters | None:
+    definition, position, run, number = search.after
+    texts = (search.namespace, search.queue, definition, run)
+    if search.limit <= 0 or not all(map(is_askable, texts)):
+        return None
+    return {
+        "namespace": search.namespace,
+        "queue": search.queue,
+        "definition": definition,
+        "position": position,
+        "run": run,
+        "number": number,
+        "limit": min(search.limit, BIGINT_MAX),
+    }
+
+
+def _of_sleepers(search: s.SleepersUnderRates) -> Parameters | None:
+    if search.limit <= 0 or not all(map(is_askable, (search.namespace, search.start, search.end))):
+        return None
+    return {
+        "namespace": search.namespace,
+        "start": search.start,
+        "beyond": f"{search.start}{LAST}",
+        "end": search.end,
+        "limit": min(search.limit, BIGINT_MAX),
+    }
+
+
 def _wanted(search: s.FirstPendingRuns | s.FirstLimitedJobs) -> Parameters | None:
     most_by_place = {
         place: most
@@ -450,6 +677,19 @@ def _wanted(search: s.FirstPendingRuns | s.FirstLimitedJobs) -> Parameters | Non
     }
 
 
+def _of_namespace(search: s.NamespaceRuns | s.NamespaceParts) -> Parameters | None:
+    return attrs.asdict(search) if is_askable(search.namespace) else None
+
+
+def _wanted_open(search: s.OpenRuns) -> Parameters | None:
+    most_by_place = {
+        place: most for place, most in search.wanted if is_askable(place.namespace) and is_askable(place.key)
+    }
+    if not most_by_place:
+        return None
+    return {"wanted": encode_rows(WANTED, ((*place, most) for place, most in most_by_place.items()))}
+
+
 # Answers --------------------------------------------------------------------------------------------------------
 
 
@@ -462,11 +702,24 @@ def _first(row: Row) -> str:
     return first
 
 
+def _earliest(found: Sequence[Row]) -> Micros | None:
+    # SQLite keeps any value in any column: one that is no number is no time.
+    return min((at for (at,) in found if isinstance(at, int)), default=None)
+
+
 def _claimed(found: Sequence[Row]) -> s.LockedAttempts:
     of_job = len(rows.JOB)
     jobs = [rows.job_from(row[:of_job]) for row in found]
-    by = found[0][of_job:] if found else ()
-    return s.LockedAttempts((), jobs, [rows.session_from(by)] if by and by[0] is not None else ())
+    if not found:
+        return s.LockedAttempts((), (), ())
+    *by, has_limits = found[0][of_job:]
+    sessions = [rows.session_from(tuple(by))] if by[0] is not None else ()
+    return s.LockedAttempts((), jobs, sessions, bool(has_limits))
+
+
+def _for_claims(found: Sequence[Row]) -> s.LockedAttempts:
+    sessions = [rows.session_from(row[:-1]) for row in found]
+    return s.LockedAttempts((), (), sessions, any(row[-1] for row in found))
 
 
 def _by_place(found: Sequence[Row]) -> Mapping[SlotPlace, int]:

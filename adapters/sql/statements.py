@@ -13,6 +13,7 @@ from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.columns import COLUMNS, ColumnMap
 from holdfast.ports.changes import AnyTable
 from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.limits import WhenFull
 from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.tables import HISTORY, JOBS, OF_RUNS, RUNS, TABLES, OnInsert
 
@@ -32,10 +33,12 @@ _CANCELLING: Final = (
 
 
 _CLOSE_POLICIES: Final = ", ".join(f"'{policy.value}'" for policy in ClosePolicy)
+_WHEN_FULL: Final = ", ".join(f"'{full.value}'" for full in WhenFull)
 _JOB_KINDS: Final = f"({', '.join(repr(kind.value) for kind in JobKind)})"
 _BLOCKED: Final = (
     f"status = CASE WHEN status IN {tables.ENDED} THEN status ELSE 'blocked' END, "
-    f"close_policy = CASE WHEN close_policy IN ({_CLOSE_POLICIES}) THEN close_policy ELSE 'cancel' END"
+    f"close_policy = CASE WHEN close_policy IN ({_CLOSE_POLICIES}) THEN close_policy ELSE 'cancel' END, "
+    f"concurrency_full = CASE WHEN concurrency_full IN ({_WHEN_FULL}) THEN concurrency_full END"
 )
 _HELD: Final = "state = 'paused', session = NULL, leased_at = NULL, heartbeat_by = NULL"
 """The SQL of `blocked_run` and `held_job`, except for their arguments."""

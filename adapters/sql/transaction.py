@@ -18,8 +18,8 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import LockedAttempts, Search
-from holdfast.ports.tables import JOBS, RUNS, SESSIONS, Table
+from holdfast.ports.searches import LockedAttempts, Search, SessionsForClaims
+from holdfast.ports.tables import JOBS, RUNS, Table
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -141,21 +141,27 @@ class SqlTransaction:
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.lock_attempts`."""
-        answers: dict[Table[Any, Any], Sequence[Any]] = {RUNS: (), JOBS: (), SESSIONS: ()}
+        answers: dict[Table[Any, Any], Sequence[Any]] = {RUNS: (), JOBS: ()}
         wanted = [
             (table, self._reads[table], parameters)
-            for table, keys in zip(answers, (runs, jobs, sessions), strict=True)
+            for table, keys in zip(answers, (runs, jobs), strict=True)
             if (parameters := self._reads[table].parameters(keys)) is not None
         ]
-        statements = [
-            (read.get if table is SESSIONS else read.lock, parameters) for table, read, parameters in wanted
-        ]
-        found = self._do(lambda: self._locking().queries(statements)) if statements else ()
-        for (table, read, _), of_table in zip(wanted, found, strict=True):
+        statements = [(read.lock, parameters) for _, read, parameters in wanted]
+        of_sessions = self._searches[SessionsForClaims]
+        if sessions:
+            given = of_sessions.parameters(self._dialect, SessionsForClaims(sessions), 0)
+            if given is not None:
+                statements.append((of_sessions.unlocked(SessionsForClaims(sessions)), given))
+        found: Sequence[Sequence[Row]] = (
+            self._do(lambda: self._locking().queries(statements)) if statements else []
+        )
+        for (table, read, _), of_table in zip(wanted, found, strict=False):
             answers[table] = [read.record(row) for row in of_table]
         self._known.note_runs(answers[RUNS])
         self._known.note_jobs(answers[JOBS])
-        return LockedAttempts(*answers.values())
+        holders: LockedAttempts = of_sessions.answer(found[-1] if len(statements) > len(wanted) else ())
+        return LockedAttempts(answers[RUNS], answers[JOBS], holders.sessions, holders.has_limits)
 
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`."""

@@ -5,9 +5,9 @@ from typing import Literal
 import click
 from rich.table import Table
 
-from holdfast.hosts.cli.console import Screen, format_length, one_line, safe, screen_options, table
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.console import Screen, format_length, one_line, safe, table
+from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
 from holdfast.hosts.inspection.run_info import find_run
@@ -15,19 +15,16 @@ from holdfast.hosts.inspection.run_info import find_run
 _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")
 
 
-@click.command("ai", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("ai", "[ENGINE] ID", Exit.NOT_FOUND)
 @click.option("--topic", metavar="TOPIC", help="Only calls of this topic and its subtopics.")
 @click.option("--by", type=click.Choice(["model", "topic"]), default="model", help="Group totals by this.")
 @click.option("--calls", is_flag=True, help="List the calls. With --json each is a separate object.")
 @click.option("--texts", is_flag=True, help="With --calls and --json: prompts and responses too.")
-@engine_options
-@screen_options
+@store_options
 def ai_command(
     *,
     screen: Screen,
     target: Target,
-    words: tuple[str, ...],
     topic: str | None,
     by: Literal["model", "topic"],
     calls: bool,
@@ -36,15 +33,11 @@ def ai_command(
     """Show the totals of a run's model calls, or list the calls."""
     if texts and not (calls and screen.as_json):
         raise click.UsageError("--texts needs --calls and --json")
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
+    with target.opened("ID") as (engine, (run_id,)):
         run = find_run(engine.core, run_id)
         if not calls:
             totals = ai_totals_of(engine.core, run.key, topic, by)
-            if screen.as_json:
-                screen.data(totals)
-            else:
-                screen.write(_totals_table(totals, by))
+            screen.answer(totals, _totals_table(totals, by))
             return
         found = ai_calls_of(engine.core, run.key, {"topic": topic, "texts": texts})
         if screen.as_json:

@@ -1,16 +1,16 @@
 """The command `holdfast run annotate`."""
 
+import attrs
 import click
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.console import Screen, safe
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
+from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.inspection.annotations import annotate_command as command_of
 from holdfast.ports.json import parse_input
 
 
-@click.command("annotate", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID NAME=TEXT...")
+@engine_command("annotate", "[ENGINE] ID NAME=TEXT...", Exit.NOT_FOUND)
 @click.option("--json-values", is_flag=True, help="The text after each = is JSON.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for people.")
 @click.option(
@@ -19,12 +19,10 @@ from holdfast.ports.json import parse_input
 @click.option("--stage", metavar="NAME", help="Annotate this stage.")
 @click.option("--item", type=click.IntRange(min=0), metavar="N", help="Annotate this item of the stage.")
 @engine_options
-@screen_options
 def annotate_command(
     *,
     screen: Screen,
     target: Target,
-    words: tuple[str, ...],
     json_values: bool,
     reason: str,
     key: str | None,
@@ -32,34 +30,25 @@ def annotate_command(
     item: int | None,
 ) -> None:
     """Annotate a run, whatever its status. `holdfast run list --annotation` finds it by the annotation."""
+    words = target.words
     pairs = [word for word in words if "=" in word and "://" not in word.partition("=")[0]]
     others = [word for word in words if word not in pairs]
     if len(others) > 1 and (len(others) > 2 or ":" not in others[0]):
         raise click.UsageError(f"{others[-1]!r} is not an annotation: write NAME=TEXT")
-    spec, (run_id,) = target.split(others, "ID")
+    target = attrs.evolve(target, words=tuple(others))
+    spec, (run_id,) = target.split("ID")
     annotations = _annotations(pairs, are_json=json_values)
-    with target.opened(spec) as engine:
+    with target.backend_at(spec) as backend:
         command = command_of(
-            engine.core.namespace,
+            backend.namespace,
             run_id,
             annotations,
-            {
-                "reason": reason,
-                "key": key,
-                "stage": stage,
-                "item": item,
-            },
+            {"reason": reason, "key": key, "stage": stage, "item": item},
         )
-        stored = engine.client.dispatch(command).stored
-    if screen.as_json:
-        screen.data({"id": run_id, "stored": stored})
-    else:
-        known = (
-            ""
-            if stored == len(annotations)
-            else f"; {len(annotations) - stored} were stored before with this key"
-        )
-        screen.write(f"{safe(run_id)}: {stored} annotations stored{known}")
+        stored = backend.dispatch(command).stored
+    before = len(annotations) - stored
+    known = f"; {before} were stored before with this key" if before else ""
+    screen.answer({"id": run_id, "stored": stored}, f"{safe(run_id)}: {stored} annotations stored{known}")
 
 
 def _annotations(pairs: list[str], *, are_json: bool) -> dict[str, object]:

@@ -6,25 +6,34 @@
 
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import click
+from click.core import ParameterSource
 from typing_extensions import override
 
 from holdfast.hosts.cli.commands import COMMANDS, load_lazy_commands
+from holdfast.hosts.cli.configuration import FILE_NAME, PYPROJECT, VARIABLE, Configuration, load_configuration
 from holdfast.hosts.cli.exit_codes import Exit, exits
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from holdfast.hosts.cli.console import Screen
 
 _GROUPS: Final = {
     "run": "Start, inspect, wait for, pause, end and rerun runs.",
-    "history": "Export the histories of runs.",
+    "schedule": "Create, inspect, pause, trigger and backfill schedules.",
+    "limit": "Read and change limits and pause queues, while the system runs.",
+    "key": "Create, list, rotate and revoke the API keys of the server.",
+    "queue": "See what waits in queues and who serves it, and pause them.",
+    "workflow": "See which workflows there are, and what they take.",
+    "namespace": "Create, list and delete namespaces, and give them quotas.",
+    "history": "Show, follow and export the histories of runs.",
     "sink": "Register the sinks that receive events.",
     "dead-letter": "List the dead-lettered streams of sinks, and replay them.",
     "db": "Create, upgrade and inspect a store's tables.",
@@ -33,8 +42,12 @@ _HELP: Final = """Durable workflows: run workers, start runs, inspect them.
 
 ENGINE is MODULE:ENGINE, such as shop.workflows:engine: an Engine in a module that can be imported from the current
 folder. Commands that do not need your code also take a URL, such as sqlite:///runs.db. The default is HOLDFAST_ENGINE
-or HOLDFAST_URL.
+or HOLDFAST_URL, or else what the configuration file names.
+
+Most commands can go to a server instead, over HTTP: --server URL or HOLDFAST_SERVER, with its key in HOLDFAST_KEY.
 """
+_WITHOUT_CONFIGURATION: Final = frozenset({"completion", "openapi"})
+"""A shell runs these in any folder, whatever file is there."""
 
 
 class _Group(click.Group):
@@ -45,6 +58,9 @@ class _Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        path = " ".join(args[:2])  # of a command beside one of its first word, such as `worker list`
+        if len(args) > 1 and (command := self.commands.get(path)) is not None:
+            return path, command, args[2:]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             elsewhere = [f"`holdfast {path}`" for path in COMMANDS if name in path.split()]
             if elsewhere:
@@ -52,6 +68,11 @@ class _Group(click.Group):
                     f"there is no command `{ctx.command_path} {name}`; did you mean {' or '.join(elsewhere)}?"
                 )
         return super().resolve_command(ctx, args)
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Return the names of commands and options; of `worker list` only the first word."""
+        return [one for one in super().shell_complete(ctx, incomplete) if " " not in one.value]
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -81,7 +102,13 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
     callback=_show_version,
     help="Show the version and exit.",
 )
-def command_line() -> None:
+@click.option(
+    "--config",
+    envvar=VARIABLE,
+    metavar="FILE",
+    help=f"The configuration file. [{VARIABLE}]  [default: {FILE_NAME}, or [tool.holdfast] in {PYPROJECT}]",
+)
+def command_line(*, config: str | None) -> None:  # `_run` reads it before a command
     """Run the command line."""
 
 
@@ -89,6 +116,9 @@ def _add_commands() -> None:
     groups = {name: _Group(name, help=text) for name, text in _GROUPS.items()}
     for path, command in load_lazy_commands(COMMANDS):
         group, _, _ = path.rpartition(" ")
+        if group in COMMANDS:
+            command_line.add_command(command, path)
+            continue
         owner = groups[group] if group else command_line
         if group and group not in command_line.commands:
             command_line.add_command(owner)
@@ -108,20 +138,29 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    screen = partial(_screen, arguments)
+    configured = Configuration()
     began: list[Callable[[], None]] = []
 
-    def begin() -> None:
+    def screen() -> "Screen":
+        return _screen(arguments, configured.secrets)
+
+    def begin(context: click.Context, path: str) -> Mapping[str, object]:
         from holdfast.hosts.cli.process_logs import log_holdfast, stop_logging
 
+        nonlocal configured
+        if path not in _WITHOUT_CONFIGURATION:
+            configured = load_configuration(context, context.find_root().params["config"])
         log_holdfast(screen())
         began.append(stop_logging)
+        return configured.options(path)
 
     try:
         command_line.main(args=list(arguments), prog_name="holdfast", standalone_mode=False, obj=begin)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else Exit.OK
     except BaseException as error:  # noqa: BLE001  # every error becomes an exit code
+        if isinstance(error, click.BadParameter):
+            error = _with_origin(error, configured)
         return _failed(screen(), error)
     finally:
         for end in began:
@@ -129,10 +168,21 @@ def _run(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
-def _screen(arguments: Sequence[str]) -> "Screen":
+def _with_origin(error: click.BadParameter, configured: Configuration) -> click.BadParameter:
+    """Return the error of a configured value with its key or variable; other errors as they are."""
+    context, parameter = error.ctx, error.param
+    if context is None or parameter is None:
+        return error
+    if context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT_MAP:
+        return error
+    origin = configured.origin(context.info_name or "", parameter.name)
+    return click.BadParameter(f"{error.message} ({origin})", context, parameter, error.param_hint)
+
+
+def _screen(arguments: Sequence[str], configured: Sequence[str]) -> "Screen":
     from holdfast.hosts.cli.console import Screen, secrets_given
 
-    Screen.secrets = secrets_given(arguments, os.environ)
+    Screen.secrets = (*secrets_given(arguments, os.environ), *configured)
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return Screen(as_json="--json" in options, utc="--utc" in options)
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options, table
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.console import Screen, safe, table, write_new
+from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.execution.artifacts import artifact_bytes, artifact_info, artifacts_of
 from holdfast.hosts.inspection.run_info import find_run
@@ -21,11 +21,7 @@ _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
 """Artifact names that are plain file names on every system and cannot leave the current folder."""
 
 
-@click.command(
-    "artifacts",
-    epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA),
-)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("artifacts", "[ENGINE] ID", Exit.NOT_FOUND, Exit.REFUSED)
 @click.option(
     "--save", "name", metavar="NAME", help="Save this artifact to a file of its name in the current folder."
 )
@@ -34,13 +30,11 @@ _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
 @click.option(
     "--item", type=click.IntRange(min=0), metavar="N", help="With --save: the artifact of this item."
 )
-@engine_options
-@screen_options
+@store_options
 def artifacts_command(
     *,
     screen: Screen,
     target: Target,
-    words: tuple[str, ...],
     name: str | None,
     target_file: str | None,
     stage: str | None,
@@ -49,8 +43,7 @@ def artifacts_command(
     """List the artifacts of a run's stages, or save one of them."""
     if name is None and (target_file is not None or stage is not None or item is not None):
         raise click.UsageError("--to, --stage and --item need --save")
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
+    with target.opened("ID") as (engine, (run_id,)):
         core = engine.core
         run = find_run(core, run_id)
         if name is None:
@@ -64,19 +57,11 @@ def artifacts_command(
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
         return
-    try:
-        with path.open("xb") as file:
-            file.write(data)
-    except FileExistsError:
-        raise CliError(
-            Exit.REFUSED, "file_exists", f"{path} exists; write to another file with --to"
-        ) from None
-    except OSError as error:
-        raise CliError(Exit.USAGE, "file", f"{path} cannot be written: {error.strerror}") from None
-    if screen.as_json:
-        screen.data({"name": name, "file": str(path), "size": len(data)})
-    else:
-        screen.write(f"{safe(str(path))}: {counted(len(data), 'byte')}")
+    write_new(path, data, "--to")
+    screen.answer(
+        {"name": name, "file": str(path), "size": len(data)},
+        f"{safe(str(path))}: {counted(len(data), 'byte')}",
+    )
 
 
 def _path(name: str, target_file: str | None) -> Path | None:

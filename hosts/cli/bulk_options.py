@@ -2,33 +2,21 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import Final, cast
+from typing import Final
 
 import attrs
 import click
 from rich.text import Text
 
+from holdfast.hosts.cli.backends import RunCounts
 from holdfast.hosts.cli.console import Screen, safe
 from holdfast.hosts.cli.engine_options import Target
 from holdfast.hosts.cli.exit_codes import Exit
-from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
-from holdfast.hosts.client.bulk_actions import Action, BulkResult, action_filter, apply_to_all, command_for
-from holdfast.hosts.inspection.filters import FilterOptions
+from holdfast.hosts.cli.filter_options import FILTERS, filter_options, filters_given
+from holdfast.hosts.client.bulk_actions import Action, BulkResult
 from holdfast.hosts.text import counted
-from holdfast.ports.queries.runs import CountRuns
 from holdfast.ports.records.run import RunStatus
 
-_FILTERS: Final = (
-    "statuses",
-    "workflow",
-    "attributes",
-    "annotations",
-    "since",
-    "until",
-    "ended_before",
-    "waiting",
-)
 _DONE: Final[Mapping[str, str]] = {
     "cancel": "cancelled",
     "terminate": "terminated",
@@ -50,25 +38,6 @@ class BulkOptions:
     yes: bool
     """Whether to act. If False, the runs are only counted."""
 
-    def options(self, now: datetime, screen: Screen) -> FilterOptions:
-        """Return the filter of the runs; ages count back from `now`. Raises UsageError."""
-        utc = screen.zone is not None
-        moments = {
-            name: instant_of(cast("datetime | timedelta | None", self.filters[name]), now, utc=utc)
-            for name in ("since", "until", "ended_before")
-        }
-        return {
-            "workflow": cast("str | None", self.filters["workflow"]),
-            "status": cast("tuple[str, ...]", self.filters["statuses"]) or None,
-            "attributes": named_texts(cast("tuple[str, ...]", self.filters["attributes"])) or None,
-            "annotations": named_texts(cast("tuple[str, ...]", self.filters["annotations"]), "--annotation")
-            or None,
-            "since": moments["since"],
-            "until": moments["until"],
-            "ended_before": moments["ended_before"],
-            "waiting": cast("bool", self.filters["waiting"]),
-        }
-
 
 def many_options(body: Callable[..., None]) -> Callable[..., None]:
     """Add `--all`, its filters, `--limit` and `--yes` to a command. Its body gets `many`: None without `--all`."""
@@ -83,7 +52,7 @@ def many_options(body: Callable[..., None]) -> Callable[..., None]:
     @click.option("--yes", is_flag=True, help="With --all: act. Without it the runs are only counted.")
     @functools.wraps(body)
     def with_many(*, all_runs: bool, limit: int | None, yes: bool, **options: object) -> None:
-        filters = {name: options.pop(name) for name in _FILTERS}
+        filters = {name: options.pop(name) for name in FILTERS}
         if not all_runs and (yes or limit is not None or any(filters.values())):
             raise click.UsageError("filters, --limit and --yes need --all")
         many = BulkOptions(filters=filters, limit=limit, yes=yes) if all_runs else None
@@ -95,7 +64,6 @@ def many_options(body: Callable[..., None]) -> Callable[..., None]:
 def act_on_many(
     screen: Screen,
     target: Target,
-    words: tuple[str, ...],
     many: BulkOptions,
     action: Action,
     *,
@@ -104,21 +72,17 @@ def act_on_many(
     version: str | None = None,
 ) -> None:
     """Apply an action to many runs and print the counts; without `--yes` only count the runs."""
-    spec, _ = target.split(words)
-    with target.opened(spec) as engine:
-        core = engine.core
-        core.connect()
-        options = many.options(core.clock.now(), screen)
-        which = action_filter(core, action, options, f"{action.name} --all")
+    with target.backend() as (backend, _):
+        which = filters_given(many.filters, backend.now(), utc=screen.zone is not None)
         if not many.yes:
-            _count(screen, action, core.stores.persistence.read(CountRuns(which)), many.limit)
+            _count(screen, action, backend.count_all(action, which), many.limit)
             return
-        command = command_for(action, reason=reason, stage=stage, version=version)
-        result = apply_to_all(
-            engine.client,
+        result = backend.act_on_all(
             action,
             which,
-            command,
+            reason=reason,
+            stage=stage,
+            version=version,
             limit=many.limit,
             on_page=lambda so_far: _progress(screen, so_far),
         )
@@ -126,7 +90,8 @@ def act_on_many(
     raise SystemExit(Exit.REFUSED if result.refused else Exit.OK)
 
 
-def _count(screen: Screen, action: Action, found: Mapping[RunStatus, int], limit: int | None) -> None:
+def _count(screen: Screen, action: Action, counts: RunCounts, limit: int | None) -> None:
+    found = counts.by_status
     total = sum(found.values())
     number = total if limit is None else min(limit, total)
     if screen.as_json:
@@ -136,7 +101,8 @@ def _count(screen: Screen, action: Action, found: Mapping[RunStatus, int], limit
     parts = ", ".join(f"{found[status]} {status}" for status in RunStatus if status in found)
     of = f" of {total}" if number < total else ""
     statuses = f" ({parts})" if parts else ""
-    runs = f"{number}{of} run{'' if number == 1 and not of else 's'}{statuses}"
+    more = "more than " if counts.more and number == total else ""
+    runs = f"{more}{number}{of} run{'' if number == 1 and not of else 's'}{statuses}"
     screen.write(f"{runs} would be {_DONE[action.name]}")
     if total:
         screen.note("Nothing was changed: add --yes to act.")

@@ -20,6 +20,8 @@ _HELP: Final = frozenset({"-h", "--help"})
 _HERE: Final = "holdfast.hosts.cli"
 COMMANDS: Final = {
     "worker": f"{_HERE}.worker:worker_command",
+    "worker list": f"{_HERE}.workers:list_command",
+    "serve": f"{_HERE}.serve:serve_command",
     "run start": f"{_HERE}.run_start:start_command",
     "run list": f"{_HERE}.run_list:list_command",
     "run show": f"{_HERE}.run_show:show_command",
@@ -40,8 +42,38 @@ COMMANDS: Final = {
     "run messages": f"{_HERE}.run_messages:messages_command",
     "run query": f"{_HERE}.run_messages:query_command",
     "run update": f"{_HERE}.run_messages:update_command",
+    "limit list": f"{_HERE}.limits:list_command",
+    "limit show": f"{_HERE}.limits:show_command",
+    "limit set": f"{_HERE}.limits:set_command",
+    "limit clear": f"{_HERE}.limits:clear_command",
+    "key create": f"{_HERE}.keys:create_command",
+    "key list": f"{_HERE}.keys:list_command",
+    "key rotate": f"{_HERE}.keys:rotate_command",
+    "key revoke": f"{_HERE}.keys:revoke_command",
+    "audit": f"{_HERE}.keys:audit_command",
+    "queue list": f"{_HERE}.queues:list_command",
+    "queue pause": f"{_HERE}.queues:pause_command",
+    "queue resume": f"{_HERE}.queues:resume_command",
+    "workflow list": f"{_HERE}.workflows:list_command",
+    "namespace create": f"{_HERE}.namespaces:create_command",
+    "namespace list": f"{_HERE}.namespaces:list_command",
+    "namespace show": f"{_HERE}.namespaces:show_command",
+    "namespace delete": f"{_HERE}.namespaces:delete_command",
+    "schedule list": f"{_HERE}.schedules:list_command",
+    "schedule show": f"{_HERE}.schedules:show_command",
+    "schedule why": f"{_HERE}.schedules:why_command",
+    "schedule next": f"{_HERE}.schedule_next:next_command",
+    "schedule create": f"{_HERE}.schedule_put:create_command",
+    "schedule update": f"{_HERE}.schedule_put:update_command",
+    "schedule pause": f"{_HERE}.schedule_control:pause_command",
+    "schedule resume": f"{_HERE}.schedule_control:resume_command",
+    "schedule trigger": f"{_HERE}.schedule_control:trigger_command",
+    "schedule backfill": f"{_HERE}.schedule_control:backfill_command",
+    "schedule remove": f"{_HERE}.schedule_control:remove_command",
+    "schedule apply": f"{_HERE}.schedule_control:apply_command",
     "why": f"{_HERE}.why:why_command",
     "doctor": f"{_HERE}.doctor:doctor_command",
+    "history show": f"{_HERE}.history:show_command",
     "history export": f"{_HERE}.history:export_command",
     "lint": f"{_HERE}.lint:lint_command",
     "replay": f"{_HERE}.replay:replay_history_command",
@@ -52,6 +84,8 @@ COMMANDS: Final = {
     "sink list": f"{_HERE}.sinks:sinks_command",
     "dead-letter list": f"{_HERE}.sinks:letters_command",
     "dead-letter replay": f"{_HERE}.sinks:replay_command",
+    "openapi": f"{_HERE}.openapi:openapi_command",
+    "completion": f"{_HERE}.completion:completion_command",
     "db upgrade": f"{_HERE}.database:upgrade_command",
     "db status": f"{_HERE}.database:status_command",
 }
@@ -61,16 +95,21 @@ COMMANDS: Final = {
 class LazyCommand(click.Command):
     """A command with stored help. `place` is `module:name` of the real command, which does everything else.
 
-    If `obj` of the parent context is callable, it is called without arguments before the real command runs.
+    If `obj` of the parent context is callable, it is called before the real command runs, with that context and `path`,
+    such as `run list`. It returns the defaults of the command's options by name. `below` are the names of the commands
+    that begin with this one, such as `list` of `worker list`.
     """
 
-    def __init__(self, name: str, place: str, described: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str, place: str, described: Mapping[str, Any], below: Sequence[str] = ()
+    ) -> None:
         super().__init__(
-            name,
-            params=[_parameter(one) for one in described["params"]],
+            path.rpartition(" ")[2],
+            params=[_parameter(one, below) for one in described["params"]],
             help=described["help"],
             epilog=described["epilog"],
         )
+        self._path = path
         self._place = place
 
     def load(self) -> click.Command:
@@ -87,7 +126,7 @@ class LazyCommand(click.Command):
         if not _HELP.isdisjoint(options) or extra.get("resilient_parsing"):
             return super().make_context(info_name, args, parent, **extra)
         if parent is not None and callable(parent.obj):
-            parent.obj()
+            extra["default_map"] = parent.obj(parent, self._path)
         return self.load().make_context(info_name, args, parent, **extra)
 
 
@@ -95,7 +134,8 @@ def load_lazy_commands(places: Mapping[str, str]) -> Iterator[tuple[str, click.C
     """Yield each path, such as `run list`, with its command. `places` maps paths to `module:name` of real commands."""
     described = _descriptions()
     for path, place in places.items():
-        yield path, LazyCommand(path.rpartition(" ")[2], place, described[path])
+        below = [one.removeprefix(f"{path} ") for one in places if one.startswith(f"{path} ")]
+        yield path, LazyCommand(path, place, described[path], below)
 
 
 def describe(command: click.Command) -> dict[str, object]:
@@ -116,12 +156,13 @@ def _descriptions() -> Mapping[str, Mapping[str, Any]]:
 
 def _described(parameter: click.Option | click.Argument, context: click.Context) -> dict[str, object]:
     if isinstance(parameter, click.Argument):
-        return {
+        argument: dict[str, object] = {
             "name": parameter.name,
             "metavar": parameter.make_metavar(context),
             "nargs": parameter.nargs,
             "required": parameter.required,
         }
+        return {**argument, **({"choices": choices} if (choices := _choices(parameter)) else {})}
     record = parameter.get_help_record(context)
     described: dict[str, object] = {
         "decls": [*_joined(parameter), parameter.name],
@@ -130,9 +171,13 @@ def _described(parameter: click.Option | click.Argument, context: click.Context)
         "metavar": None if parameter.is_flag or parameter.count else parameter.make_metavar(context),
         "is_flag": parameter.is_flag,
         "multiple": parameter.multiple,
-        "choices": list(parameter.type.choices) if isinstance(parameter.type, click.Choice) else None,
+        "choices": _choices(parameter),
     }
     return {name: value for name, value in described.items() if value}
+
+
+def _choices(parameter: click.Parameter) -> list[str] | None:
+    return list(parameter.type.choices) if isinstance(parameter.type, click.Choice) else None
 
 
 def _joined(option: click.Option) -> Sequence[str]:
@@ -142,13 +187,16 @@ def _joined(option: click.Option) -> Sequence[str]:
     return [f"{one}/{other}" for one, other in zip(option.opts, option.secondary_opts, strict=True)]
 
 
-def _parameter(described: Mapping[str, Any]) -> click.Parameter:
+def _parameter(described: Mapping[str, Any], below: Sequence[str]) -> click.Parameter:
+    choices = click.Choice(described["choices"]) if "choices" in described else None
     if "decls" not in described:
         return click.Argument(
             [described["name"]],
             metavar=described["metavar"],
             nargs=described["nargs"],
             required=described["required"],
+            type=choices,
+            shell_complete=_names(below) if below else None,
         )
     make: Callable[..., click.Option] = click.Option
     return make(
@@ -158,5 +206,10 @@ def _parameter(described: Mapping[str, Any]) -> click.Parameter:
         metavar=described.get("metavar"),
         is_flag=described.get("is_flag", False),
         multiple=described.get("multiple", False),
-        type=click.Choice(described["choices"]) if "choices" in described else None,
+        type=choices,
     )
+
+
+def _names(below: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return the completion of a word that may be one of these names."""
+    return lambda _, __, incomplete: [name for name in below if name.startswith(incomplete)]

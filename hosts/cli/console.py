@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import ClassVar, Final, TextIO
 
 import click
@@ -22,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
-from holdfast.hosts.cli.exit_codes import Exit, Problem
+from holdfast.hosts.cli.exit_codes import CliError, Exit, Problem
 from holdfast.hosts.inspection.json_form import json_form
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.ports.clock import micros
@@ -50,8 +51,8 @@ _WIDTH_ELSEWHERE: Final = 10_000
 """Line width without a terminal: programs that read a pipe need whole lines."""
 WEBHOOK_SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
 """Prefix of the environment variables with the signing secrets of webhooks. The suffix is the sink's name."""
-_VARIABLES: Final = ("HOLDFAST_ENGINE", "HOLDFAST_URL")
-_PASSWORDS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PGPASSWORD")
+_VARIABLES: Final = ("HOLDFAST_ENGINE", "HOLDFAST_URL", "HOLDFAST_SERVER")
+_PASSWORDS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HOLDFAST_KEY", "PGPASSWORD")
 _URL: Final = re.compile(
     r"\s*(?P<option>-[\w-]+=)?(?P<name>[^=:/@]*=)??"
     r"(?P<url>[A-Za-z0-9+.-]*:?//.*"
@@ -94,6 +95,13 @@ class Screen:
     def data(self, value: object) -> None:
         """Write a result for programs: one JSON document. See `json_form`."""
         _write(json.dumps(json_form(value), indent=2) + "\n")
+
+    def answer(self, value: object, text: RenderableType) -> None:
+        """Write `value` as JSON with `--json`, and otherwise `text`."""
+        if self.as_json:
+            self.data(value)
+        else:
+            self.write(text)
 
     def line(self, value: object) -> None:
         """Write one of several results for programs: a line of JSON."""
@@ -183,6 +191,26 @@ def table(*columns: str, right: Iterable[str] = (), wraps: Iterable[str] = ()) -
             overflow="fold" if wrapping else "ellipsis",
         )
     return made
+
+
+def fact_table() -> Table:
+    """Return a table without a header: a name and a value in each row."""
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    return rows
+
+
+def write_new(path: Path, content: bytes, option: str) -> None:
+    """Write a file that does not exist yet. `option` names another file. Raises CliError."""
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+    except FileExistsError:
+        message = f"{path} exists; write to another file with {option}"
+        raise CliError(Exit.REFUSED, "file_exists", message) from None
+    except OSError as error:
+        raise CliError(Exit.USAGE, "file", f"{path} cannot be written: {error.strerror}") from None
 
 
 def screen_options(body: Callable[..., None]) -> Callable[..., None]:

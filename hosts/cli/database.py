@@ -2,47 +2,40 @@
 
 from pathlib import Path
 
-import click
-from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
-from holdfast.hosts.cli.engine_options import Target, engine_options, schema_there
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.console import Screen, fact_table, safe, status_text
+from holdfast.hosts.cli.engine_options import Target, engine_command, schema_there, store_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit
+from holdfast.hosts.cli.schedule_control import print_applied
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_refusal
 from holdfast.ports.queries.store import CountAll, StoreCounts
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
 
+@engine_command("upgrade", "[URL|ENGINE]")
+@store_options
+def upgrade_command(*, screen: Screen, target: Target) -> None:
+    """Create a store's tables, or migrate them to this version. Safe to repeat and to run concurrently.
 
-@click.group("db")
-def database() -> None:
-    """Create, upgrade and inspect a store's tables."""
-
-
-@database.command("upgrade", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[URL|ENGINE]")
-@engine_options
-@screen_options
-def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
-    """Create a store's tables, or migrate them to this version. Safe to repeat and to run concurrently."""
-    spec, _ = target.split(words)
-    with target.opened(spec, checks_schema=False) as engine:
+    With an engine, also apply the schedules that its code declares, as `holdfast schedule apply` does.
+    """
+    with target.opened(checks_schema=False) as (engine, _):
         _check_folder(engine.core.stores.file)
         before = schema_there(engine)
         engine.core.stores.persistence.setup()
         after = schema_there(engine)
-    if screen.as_json:
-        screen.data({"before": before, "after": after, "changed": before != after})
-    elif before == after:
-        screen.write(f"The tables are up to date: version {after}")
-    elif before is None:
-        screen.write(f"Created the tables: version {after}")
-    else:
-        screen.write(f"Upgraded the tables from version {before} to {after}")
+        applied = engine.sync.apply_schedules()
+    text = f"Upgraded the tables from version {before} to {after}"
+    if before in (None, after):
+        what = "Created the tables" if before is None else "The tables are up to date"
+        text = f"{what}: version {after}"
+    screen.answer({"before": before, "after": after, "changed": before != after, "schedules": applied}, text)
+    if applied and not screen.as_json:
+        screen.write("Applied the schedules that the code declares:")
+        print_applied(screen, applied)
 
 
 def _check_folder(file: Path | None) -> None:
@@ -51,14 +44,11 @@ def _check_folder(file: Path | None) -> None:
         raise CliError(Exit.USAGE, "file", f"{file} cannot be created: its folder does not exist")
 
 
-@database.command("status", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[URL|ENGINE]")
-@engine_options
-@screen_options
-def status_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
+@engine_command("status", "[URL|ENGINE]")
+@store_options
+def status_command(*, screen: Screen, target: Target) -> None:
     """Show the version of the tables, and the numbers of runs and jobs."""
-    spec, _ = target.split(words)
-    with target.opened(spec, checks_schema=False) as engine:
+    with target.opened(checks_schema=False) as (engine, _):
         there = schema_there(engine)
         here = MEMORY if there == MEMORY else newest_schema()
         counts = (
@@ -88,9 +78,7 @@ def _print_json(
 def _print_table(
     screen: Screen, engine: Engine, there: str | None, here: str, counts: StoreCounts | None
 ) -> None:
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column(overflow="fold")
+    rows = fact_table()
     rows.add_row("Store", safe(engine.core.stores.url or "custom adapters of the engine"))
     rows.add_row("Namespace", safe(engine.core.namespace))
     rows.add_row("Schema", _schema_text(there, here))
@@ -109,8 +97,7 @@ def _schema_text(there: str | None, here: str) -> Text:
     if refusal is not None:
         return Text.assemble((there, "bold red"), f", {refusal.why}: {refusal.remedy}")
     return Text.assemble(
-        (there, "bold red"),
-        f", but this package needs {here}: `holdfast db upgrade` upgrades it",
+        (there, "bold red"), f", but this package needs {here}: `holdfast db upgrade` upgrades it"
     )
 
 

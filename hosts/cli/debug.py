@@ -52,10 +52,9 @@ def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> Non
     replayed = debugger.run_from(_code_of(workflow), lambda: replay_here(history, workflow))
     if replayed is None:
         return
-    if screen.as_json:
-        screen.data({"id": history.id, "ended": replayed.ended is not None, "message": str(replayed)})
-    else:
-        screen.write(safe(str(replayed)))
+    screen.answer(
+        {"id": history.id, "ended": replayed.ended is not None, "message": str(replayed)}, safe(str(replayed))
+    )
 
 
 class _Debugger(pdb.Pdb):

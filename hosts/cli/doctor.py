@@ -4,19 +4,16 @@ import attrs
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.console import Screen, safe
+from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.stores import check_schema
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.UNHEALTHY)
 
-
-@click.command("doctor", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE]")
+@engine_command("doctor", "[ENGINE]", Exit.UNHEALTHY)
 @click.option("--repair", is_flag=True, help="Repair whatever can be repaired without guessing.")
 @click.option("--check-blobs", is_flag=True, help="Read every referenced blob.")
 @click.option(
@@ -27,21 +24,12 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.UNHEALTH
     help=f"List at most this many findings; all are counted.  [default: {FINDINGS:,}]",
 )
 @click.option("--all-namespaces", is_flag=True, help="Check, and repair, all namespaces of the store.")
-@engine_options
-@screen_options
+@store_options
 def doctor_command(
-    *,
-    screen: Screen,
-    target: Target,
-    words: tuple[str, ...],
-    repair: bool,
-    check_blobs: bool,
-    limit: int,
-    all_namespaces: bool,
+    *, screen: Screen, target: Target, repair: bool, check_blobs: bool, limit: int, all_namespaces: bool
 ) -> None:
     """Check a namespace, or all of them, for inconsistencies."""
-    spec, _ = target.split(words)
-    with target.opened(spec) as engine:
+    with target.opened() as (engine, _):
         check_schema(engine.core.stores)
         diagnosis = engine.sync.doctor(
             repair=repair, blobs=check_blobs, limit=limit, all_namespaces=all_namespaces

@@ -5,18 +5,29 @@ import difflib
 import functools
 import getpass
 import importlib
-import os
+import math
+import re
 import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import attrs
 import click
 
-from holdfast.hosts.cli.exit_codes import CliError, Exit
+from holdfast.hosts.cli.backends import (
+    KEY_VARIABLE,
+    SERVER_VARIABLE,
+    Backend,
+    StoreBackend,
+    refuse_over_http,
+    server_backend,
+)
+from holdfast.hosts.cli.configuration import FILE_NAME, configuration
+from holdfast.hosts.cli.console import screen_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.hosts.wiring.stores import PATIENCE, check_schema, schema_of
@@ -25,18 +36,25 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.actors import Actor
 from holdfast.ports.events import EventSink
+from holdfast.ports.urls import shown_url
 
 ENGINE_VARIABLE: Final = "HOLDFAST_ENGINE"
 URL_VARIABLE: Final = "HOLDFAST_URL"
 ACTOR_VARIABLE: Final = "HOLDFAST_ACTOR"
+_ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[a-z]+(\+[a-z]+)?://.*", re.ASCII)
+_STORE_EXITS: Final = (Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
 
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """The values of `--url` and its related options."""
+    """The arguments of a command, and the values of `--url` and its related options."""
 
+    words: tuple[str, ...] = ()
+    """The arguments: an optional ENGINE, and those of the command."""
     url: str | None = None
     """The store's URL; None if an ENGINE argument or the environment names the engine."""
+    server: str | None = None
+    """The URL of the server; None if the environment names it, or the store is used."""
     namespace: str | None = None
     """The namespace; `default` if None."""
     blobs: str | None = None
@@ -50,35 +68,84 @@ class Target:
     actor: Actor | None = None
     """Who issues the command; None if the operating system has no name for the user."""
 
-    def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
-        """Split a command's arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
+    def split(self, *wanted: str) -> tuple[str | None, tuple[str, ...]]:
+        """Split the arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
+        words = self.words
         if len(words) == len(wanted) + 1:
             if wanted and ":" not in words[0]:
                 raise click.UsageError(
                     f"expected [ENGINE] {' '.join(wanted)}, got {' '.join(words)}: an engine is MODULE:ENGINE or a"
                     " URL"
                 )
-            return words[0], tuple(words[1:])
+            return words[0], words[1:]
         if len(words) == len(wanted):
-            return None, tuple(words)
+            return None, words
         if len(words) < len(wanted):
             raise click.UsageError(f"{' and '.join(wanted[len(words) :])} is missing")
         raise click.UsageError(f"unexpected argument {words[len(wanted) + 1]!r}")
 
     @contextlib.contextmanager
-    def opened(self, spec: str | None, *, checks_schema: bool = True) -> Generator[Engine]:
+    def opened(self, *wanted: str, checks_schema: bool = True) -> Generator[tuple[Engine, tuple[str, ...]]]:
+        """Split the arguments and open the engine. See `split` and `engine_at`."""
+        spec, named = self.split(*wanted)
+        with self.engine_at(spec, checks_schema=checks_schema) as engine:
+            yield engine, named
+
+    @contextlib.contextmanager
+    def backend(self, *wanted: str) -> Generator[tuple[Backend, tuple[str, ...]]]:
+        """Split the arguments, and open the engine or the server that they or the environment name.
+
+        See `split` and `engine_at`.
+        """
+        spec, named = self.split(*wanted)
+        with self.backend_at(spec) as found:
+            yield found, named
+
+    @contextlib.contextmanager
+    def backend_at(self, spec: str | None) -> Generator[Backend]:
+        """Open the engine at `spec` or, without one, the server or the engine that an option or the environment names.
+
+        Raises as `engine_at`.
+        """
+        server = self.server_at(spec)
+        if server is None:
+            with self.engine_at(spec) as engine:
+                yield StoreBackend(engine)
+            return
+        for option in ("blobs", "transport", "scheduler"):
+            if getattr(self, option) is not None:
+                raise click.UsageError(f"--{option} needs --url; the server has its own")
+        namespace = self.namespace or _text("namespace")
+        with server_backend(server, configuration().key(server), namespace, _seconds(self.patience)) as found:
+            yield found
+
+    def server_at(self, spec: str | None) -> str | None:
+        """Return the URL of the server to use; None for the store. Raises UsageError if both are named."""
+        named = "--url" if self.url is not None else spec
+        if named is not None:
+            if self.server is not None:
+                raise click.UsageError(f"pass {named} or --server, not both")
+            return None
+        return self.server or configuration().server()
+
+    @contextlib.contextmanager
+    def engine_at(self, spec: str | None, *, checks_schema: bool = True) -> Generator[Engine]:
         """Open the engine that `spec`, `--url` or the environment names; close it at the end of the block.
 
         Raises UsageError, CliError if the module cannot be imported, and SchemaError unless `checks_schema` is False.
         """
         if spec is not None and self.url is not None:
             raise click.UsageError(f"pass {spec!r} or --url, not both")
+        if self.server_at(spec) is not None:
+            # Nor is an engine of the environment used: it may have another store than the server.
+            raise refuse_over_http(f"`{click.get_current_context().command_path}`")
         if spec is None and self.url is None:
-            spec = os.environ.get(ENGINE_VARIABLE) or os.environ.get(URL_VARIABLE)
+            spec = configuration().store()
         url = self.url or (spec if spec and "://" in spec else None)
         if url is None and spec is None:
             raise click.UsageError(
-                f"name the store: MODULE:ENGINE or --url URL, or set {ENGINE_VARIABLE} or {URL_VARIABLE}"
+                f"name the store: MODULE:ENGINE or --url URL, set {ENGINE_VARIABLE} or {URL_VARIABLE}, or write engine"
+                f" or url in {FILE_NAME}"
             )
         if url is None and spec is not None and ":" not in spec:
             raise _bad(
@@ -87,35 +154,70 @@ class Target:
             )
         engine = self._engine_of_module(spec or "") if url is None else self._engine_of_url(url)
         engine.core.lifecycle.reopen()  # a program may run several commands on one engine
+        # An old checkout on somebody's machine must not put back the schedules that its code declares.
+        engine.core.applies_declarations = False
         try:
             if url is not None and checks_schema:
                 check_schema(engine.core.stores)
             yield engine if self.actor is None else engine.acting_as(self.actor)
         finally:
+            engine.core.applies_declarations = True
             engine.core.close()
 
+    @contextlib.contextmanager
+    def engine_with_code(self, spec: str | None, command: str) -> Generator[Engine]:
+        """Open the engine that `spec` or the environment names, as `engine_at`. UsageError for the URL of a store."""
+        spec = self.url or spec or default_engine()
+        if "://" in spec:
+            raise click.UsageError(
+                f"{shown_url(spec)} is a store's URL, which has no workflows: `holdfast {command}` needs "
+                "MODULE:ENGINE, as in shop.workflows:engine"
+            )
+        with self.engine_at(spec) as engine:
+            yield engine
+
     def _engine_of_module(self, spec: str) -> Engine:
-        for option, given in (
-            ("--namespace", self.namespace),
-            ("--blobs", self.blobs),
-            ("--transport", self.transport),
-            ("--scheduler", self.scheduler),
-            ("--patience", self.patience),
-        ):
-            if given is not None:
-                raise click.UsageError(f"{option} needs --url; {spec} has its own")
+        for option in ("namespace", "blobs", "transport", "scheduler", "patience"):
+            if getattr(self, option) is not None:
+                raise click.UsageError(f"--{option} needs --url; {spec} has its own")
         return load_engine(spec)
 
     def _engine_of_url(self, url: str) -> Engine:
+        patience = _seconds(self.patience)
         return Engine.open(
             url,
-            blobs=self.blobs,
-            transport=self.transport,
-            scheduler=self.scheduler,
-            namespace=self.namespace or "default",
+            blobs=self.blobs or _text("blobs"),
+            transport=self.transport or _text("transport"),
+            scheduler=self.scheduler or _text("scheduler"),
+            namespace=self.namespace or _text("namespace") or "default",
             migrate=False,
-            patience=PATIENCE if self.patience is None else self.patience,
+            patience=PATIENCE if patience is None else patience,
         )
+
+
+def is_engine(word: str) -> bool:
+    """Return whether an argument can only be an engine or a URL, and neither a workflow nor JSON."""
+    return _ENGINE.fullmatch(word) is not None
+
+
+def _text(name: str) -> str | None:
+    """Return a text of the environment or the configuration file; None if it has none."""
+    found = configuration().value(name)
+    return None if found is None else str(found)
+
+
+def _seconds(given: float | None) -> float | None:
+    """Return the option `--patience`, or else what is configured. UsageError for a configured value that is wrong."""
+    found = _text("patience") if given is None else None
+    if found is None:
+        return given
+    try:
+        seconds = float(found)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise click.UsageError(f"patience {found}: it must be a number of seconds, greater than 0")
+    return seconds
 
 
 def _actor(_: click.Context, __: click.Parameter, text: str | None) -> Actor | None:
@@ -139,11 +241,55 @@ actor_option: Final = click.option(
 """The option that names the actor of a command. Its body gets an `actor`."""
 
 
-def engine_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Add `--url` and its related options to a command. Its body gets a `target`."""
+def engine_command(
+    name: str, words: str, *codes: Exit, help: str | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator: a command that takes `words` and opens a store.
 
+    Args:
+        name: The last word of the command.
+        words: The arguments, as in `[ENGINE] ID`.
+        codes: The exit codes beyond those of every command that opens a store.
+        help: The help; the docstring by default.
+    """
+
+    def make(body: Callable[..., None]) -> click.Command:
+        taking = click.argument("words", nargs=-1, metavar=words)(body)
+        return click.command(name, help=help, epilog=exits(*_STORE_EXITS, *codes))(taking)
+
+    return make
+
+
+_server_option: Final = click.option(
+    "--server",
+    metavar="URL",
+    help=f"A server, instead of the store. Its key is in {KEY_VARIABLE}. [{SERVER_VARIABLE}]",
+)
+
+
+def engine_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Add `--url`, `--server` and what belongs to them to a command. Its body gets a `target` and a `screen`."""
+    return _with_target(body, _server_option, "a URL or a server", "database, or the server,")
+
+
+def store_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `engine_options` to a command that no server can carry out: all but `--server`."""
+    return _with_target(body, _unchanged, "a URL", "database")
+
+
+def _with_target(
+    body: Callable[..., None],
+    add_server: Callable[[Callable[..., None]], Callable[..., None]],
+    which: str,
+    what: str,
+) -> Callable[..., None]:
     @click.option("--url", metavar="URL", help=f"The store, instead of ENGINE. [{URL_VARIABLE}]")
-    @click.option("--namespace", metavar="NAME", help="With a URL: the namespace.  [default: default]")
+    @add_server
+    @click.option(
+        "--namespace",
+        metavar="NAME",
+        help=f"With {which}: the namespace. [HOLDFAST_NAMESPACE]  [default: default]",
+    )
     @click.option(
         "--blobs",
         metavar="URL",
@@ -165,40 +311,30 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
         "--patience",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help=f"With a URL: how long to retry while the database is unreachable.  [default: {PATIENCE:g}]",
+        help=f"With {which}: how long to retry while the {what} is unreachable.  [default: {PATIENCE:g}]",
     )
     @actor_option
+    @screen_options
     @functools.wraps(body)
-    def with_target(
-        *,
-        url: str | None,
-        namespace: str | None,
-        blobs: str | None,
-        transport: str | None,
-        scheduler: str | None,
-        patience: float | None,
-        actor: Actor | None,
-        **options: object,
-    ) -> None:
-        target = Target(
-            url=url,
-            namespace=namespace,
-            blobs=blobs,
-            transport=transport,
-            scheduler=scheduler,
-            patience=patience,
-            actor=actor,
-        )
+    def with_target(**options: Any) -> None:
+        names = [field.name for field in attrs.fields(Target)]
+        target = Target(**{name: options.pop(name) for name in names if name in options})
         body(target=target, **options)
 
     return with_target
 
 
+def _unchanged(body: Callable[..., None]) -> Callable[..., None]:
+    return body
+
+
 def default_engine() -> str:
-    """Return `MODULE:ENGINE` from the environment. Raises UsageError if the variable is not set."""
-    spec = os.environ.get(ENGINE_VARIABLE)
-    if not spec:
-        raise click.UsageError(f"name the engine: MODULE:ENGINE, or set {ENGINE_VARIABLE}")
+    """Return `MODULE:ENGINE` from the environment or the configuration file. Raises UsageError if neither has it."""
+    spec = _text("engine")
+    if spec is None:
+        raise click.UsageError(
+            f"name the engine: MODULE:ENGINE, set {ENGINE_VARIABLE}, or write engine in {FILE_NAME}"
+        )
     return spec
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, cast
+from typing import Final
 
 import attrs
 import click
 
+from holdfast.hosts.text import first_of
 from holdfast.ports import errors as e
 
 
@@ -34,10 +35,10 @@ MEANINGS: Final = (
     (Exit.OK, "success"),
     (Exit.RUN_FAILED, "the run failed; with `lint`: there are findings"),
     (Exit.USAGE, "wrong usage, or invalid input"),
-    (Exit.NOT_FOUND, "the run, workflow or sink does not exist"),
+    (Exit.NOT_FOUND, "the run, workflow, sink or schedule does not exist"),
     (Exit.REFUSED, "refused: the state of the run or the store does not allow it"),
     (Exit.RUN_CANCELLED, "the run was cancelled"),
-    (Exit.UNAVAILABLE, "the store is unreachable; try again"),
+    (Exit.UNAVAILABLE, "the store or the server is unreachable; try again"),
     (Exit.TIMED_OUT, "timed out before the run ended"),
     (
         Exit.SCHEMA,
@@ -45,7 +46,7 @@ MEANINGS: Final = (
     ),
     (Exit.UNHEALTHY, "the store is inconsistent, or needs an operator"),
     (Exit.DIVERGED, "a recorded run cannot continue with this code"),
-    (Exit.DENIED, "the store denied access to this user"),
+    (Exit.DENIED, "the store denied access to this user, or the server to this key"),
     (Exit.BUG, "unexpected error"),
     (Exit.INTERRUPTED, "interrupted"),
 )
@@ -84,6 +85,8 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.ArtifactMissingError, Exit.NOT_FOUND),
     (e.ResultMissingError, Exit.NOT_FOUND),
     (e.SinkNotFoundError, Exit.NOT_FOUND),
+    (e.ScheduleNotFoundError, Exit.NOT_FOUND),
+    (e.CredentialNotFoundError, Exit.NOT_FOUND),
     (e.InvalidCommandError, Exit.USAGE),
     (e.CommandError, Exit.REFUSED),
     (e.ConflictError, Exit.REFUSED),
@@ -96,6 +99,7 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.SchemaError, Exit.SCHEMA),
     (e.AccessDeniedError, Exit.DENIED),
     (e.UnavailableError, Exit.UNAVAILABLE),
+    (e.ServerAnswerError, Exit.UNAVAILABLE),
     (e.BlobMissingError, Exit.UNAVAILABLE),
     (e.BlobCorruptError, Exit.UNAVAILABLE),
     (e.InvalidArgumentError, Exit.USAGE),
@@ -111,7 +115,7 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
 
 def problem_of(error: BaseException) -> Problem | None:
     """Return how to show an error; None if the error is unexpected."""
-    match _first(error):
+    match first_of(error):
         case CliError() as error:
             return Problem(exit=error.exit, code=error.code, message=str(error), detail=error.detail)
         case click.ClickException() as error:
@@ -128,13 +132,6 @@ def problem_of(error: BaseException) -> Problem | None:
             return Problem(exit=Exit.INTERRUPTED, code="interrupted", message="interrupted")
         case _:
             return None
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the first error inside exception groups, or the error itself."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
 
 
 def exits(*codes: Exit) -> str:

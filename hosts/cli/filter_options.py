@@ -1,15 +1,31 @@
 """Options that filter runs: by status, workflow, attributes, annotations and time."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, cast
 
 import click
 
+from holdfast.hosts.inspection.filters import FilterOptions
 from holdfast.ports.records.run import RunStatus
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+FILTERS: Final = (
+    *(
+        "statuses",
+        "workflow",
+        "attributes",
+        "annotations",
+        "since",
+        "until",
+        "ended_before",
+        "ids",
+        "id_prefix",
+        "waiting",
+    ),
+)
+"""The names of the parameters that `filter_options` adds."""
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -70,6 +86,30 @@ def instant_of(moment: datetime | timedelta | None, now: datetime, *, utc: bool)
         raise click.UsageError(f"{moment} is out of range") from None
 
 
+def filters_given(given: Mapping[str, object], now: datetime, *, utc: bool) -> FilterOptions:
+    """Return the filters from the values of the options by their names; ages count back from `now`. Raises UsageError.
+
+    Args:
+        given: The values by the names in `FILTERS`; others are ignored.
+        now: The present.
+        utc: Whether a time without a zone is in UTC instead of local time.
+    """
+    moments = cast("Mapping[str, datetime | timedelta | None]", given)
+    texts = cast("Mapping[str, tuple[str, ...]]", given)
+    return {
+        "workflow": cast("str | None", given["workflow"]),
+        "status": texts["statuses"] or None,
+        "attributes": named_texts(texts["attributes"]) or None,
+        "annotations": named_texts(texts["annotations"], "--annotation") or None,
+        "since": instant_of(moments["since"], now, utc=utc),
+        "until": instant_of(moments["until"], now, utc=utc),
+        "ended_before": instant_of(moments["ended_before"], now, utc=utc),
+        "ids": texts["ids"] or None,
+        "id_prefix": cast("str | None", given["id_prefix"]),
+        "waiting": cast("bool", given["waiting"]),
+    }
+
+
 def filter_options(body: Callable[..., None]) -> Callable[..., None]:
     """Add the options that filter runs to a command."""
     statuses = click.Choice([status.value for status in RunStatus], case_sensitive=False)
@@ -83,6 +123,14 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 help="Only runs of this status. May be repeated.",
             ),
             click.option("--waiting", is_flag=True, help="Only running runs with no queued or running jobs."),
+            click.option(
+                "--id",
+                "ids",
+                multiple=True,
+                metavar="ID",
+                help="Only the run with this ID. May be repeated.",
+            ),
+            click.option("--id-prefix", metavar="TEXT", help="Only runs whose ID begins with this text."),
             click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
             click.option(
                 "--attribute",

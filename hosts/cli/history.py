@@ -1,23 +1,74 @@
-"""The command `holdfast history export`, and the reader of the history files that other commands take."""
+"""The commands `holdfast history show` and `export`, and the reader of the history files that other commands take."""
 
 import sys
+import time
 from pathlib import Path
+from typing import Final
 
 import click
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.console import Screen, safe, write_new
+from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit
+from holdfast.hosts.cli.text_output import history_line
 from holdfast.hosts.functions.history_document import RunHistory, read_history
-from holdfast.hosts.inspection.run_info import find_run
+from holdfast.hosts.inspection.run_info import find_run, read_events
 from holdfast.hosts.text import counted
+from holdfast.hosts.wiring.services import Core
 from holdfast.ports.errors import InvalidHistoryError
+from holdfast.ports.records.run import TERMINAL, Run
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+LOOK_SECONDS: Final = 0.5
+"""How often a history is read that is followed."""
+_ROWS: Final = 1_000
 
 
-@click.command("export", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("show", "[ENGINE] ID", Exit.NOT_FOUND)
+@click.option("--follow", "-f", is_flag=True, help="Wait for more rows until the run ends.")
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Only rows after this one.")
+@click.option(
+    "--generation",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="An older generation of the run; with --follow, the first one to show.",
+)
+@store_options
+def show_command(*, screen: Screen, target: Target, follow: bool, after: int, generation: int | None) -> None:
+    """Show the history of a run, row by row. With --json each row is a separate object.
+
+    With --follow it goes on with the next generation, if the run continues as one or is run again before it is read.
+    """
+    with target.opened("ID") as (engine, (run_id,)):
+        core = engine.core
+        run = find_run(core, run_id, generation)
+        while True:
+            # The status is read before the rows: what ended the run is among the rows that are read afterwards.
+            run = find_run(core, run_id, run.generation)
+            after = _show_rows(screen, core, run, after)
+            if not follow:
+                return
+            if run.status not in TERMINAL:
+                time.sleep(LOOK_SECONDS)
+            elif find_run(core, run_id).generation > run.generation:
+                run, after = find_run(core, run_id, run.generation + 1), 0
+                screen.note(f"Generation {run.generation}")
+            else:
+                return
+
+
+def _show_rows(screen: Screen, core: Core, run: Run, after: int) -> int:
+    """Write the rows of a run after one of them, and return the number of the last."""
+    while rows := read_events(core, run.key, after, _ROWS):
+        for row in rows:
+            if screen.as_json:
+                screen.line(row)
+            else:
+                screen.write(history_line(screen, row))
+        after = rows[-1].number
+    return after
+
+
+@engine_command("export", "[ENGINE] ID", Exit.NOT_FOUND, Exit.REFUSED)
 @click.option(
     "--output",
     "-o",
@@ -26,37 +77,23 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
     help="Write to this file, which must not exist.  [default: stdout]",
 )
 @click.option("--generation", type=click.IntRange(min=1), metavar="N", help="An older generation of the run.")
-@engine_options
-@screen_options
-def export_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], output: Path | None, generation: int | None
-) -> None:
+@store_options
+def export_command(*, screen: Screen, target: Target, output: Path | None, generation: int | None) -> None:
     """Write a run's inputs and whole history as one JSON document.
 
     `holdfast replay` and `holdfast debug` take it. It holds all values, including any secrets in inputs and results.
     """
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
+    with target.opened("ID") as (engine, (run_id,)):
         history = read_history(engine.core, find_run(engine.core, run_id, generation))
     text = history.to_json()
     if output is None:
         screen.document(text)
         return
-    try:
-        with output.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except FileExistsError:
-        raise CliError(
-            Exit.REFUSED, "file_exists", f"{output} exists; write to another file with -o"
-        ) from None
-    except OSError as error:
-        raise CliError(Exit.USAGE, "file", f"{output} cannot be written: {error.strerror}") from None
-    if screen.as_json:
-        screen.data(
-            {"id": history.id, "file": str(output), "rows": len(history.rows), "status": history.status}
-        )
-    else:
-        screen.write(f"{safe(str(output))}: {counted(len(history.rows), 'row')}")
+    write_new(output, text.encode(), "-o")
+    screen.answer(
+        {"id": history.id, "file": str(output), "rows": len(history.rows), "status": history.status},
+        f"{safe(str(output))}: {counted(len(history.rows), 'row')}",
+    )
 
 
 def read_file(file: str) -> RunHistory:

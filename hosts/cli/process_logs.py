@@ -17,8 +17,11 @@ from holdfast.ports.json import compact
 from holdfast.ports.urls import hide
 
 _HOLDFAST: Final = logging.getLogger("holdfast")
-_FIELDS: Final = ("run", "workflow", "step", "attempt", "error")
-"""Extra fields of the log records of `holdfast.hosts.execution.attempt_log`."""
+_FIELDS: Final = (
+    *("run", "workflow", "step", "attempt", "error"),
+    *("operation", "status", "ms", "principal", "namespace", "request_id"),
+)
+"""Extra fields of the log records of attempts, and of requests to the server."""
 _LEVEL_STYLES: Final = {
     "DEBUG": "dim",
     "INFO": "green",

@@ -87,31 +87,21 @@ def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: t
 )
 @screen_options
 def check_upgrade_command(
-    *,
-    screen: Screen,
-    spec: str | None,
-    workflow: str | None,
-    limit: int,
-    sample: str,
-    known_only: bool,
+    *, screen: Screen, spec: str | None, workflow: str | None, limit: int, sample: str, known_only: bool
 ) -> None:
     """Check whether open runs can continue with this code. Run it before you deploy the code.
 
     It replays the histories of durable functions, and checks that the code has the stages of pipelines. No step
     runs, and nothing is written.
     """
-    with Target().opened(spec or default_engine()) as engine:
+    with Target().engine_at(spec or default_engine()) as engine:
         core = engine.core
         check_schema(engine.core.stores)
         which = RunFilter(namespace=core.namespace, workflow=workflow, statuses=ACTIVE, newest=True)
         there = sum(core.stores.persistence.read(CountRuns(which)).values())
         found: list[UpgradeCheck] = []
         upgrades = check_upgrade(
-            core,
-            workflow=workflow,
-            limit=limit or None,
-            sample=cast("Sample", sample),
-            known_only=known_only,
+            core, workflow=workflow, limit=limit or None, sample=cast("Sample", sample), known_only=known_only
         )
         with _no_breakpoints():
             for upgrade in upgrades:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 import click
-from rich.table import Table
 from rich.text import Text
 
+from holdfast.hosts.cli.backends import Backend
 from holdfast.hosts.cli.bulk_options import BulkOptions, act_on_many, many_options
-from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.console import Screen, fact_table, safe, status_text
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.client.bulk_actions import (
     CANCEL,
     PAUSE,
@@ -21,35 +21,35 @@ from holdfast.hosts.client.bulk_actions import (
     Action,
     build_command,
 )
-from holdfast.hosts.client.client import Client
-from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.text import counted
-from holdfast.kernel.commands import Command, RunPaused, RunRemove, RunRerun, RunRerunFrom, RunStopped
-from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
+from holdfast.kernel.commands import (
+    Command,
+    RunPaused,
+    RunRemove,
+    RunRerun,
+    RunRerunFrom,
+    RunStopped,
+    StageWake,
+)
+from holdfast.kernel.runs.rerun_preview import RerunPreview
+from holdfast.ports.errors import NothingToWakeError
 from holdfast.ports.records.run import TERMINAL, RunStatus, end_of
-
-_EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 
 
 def _command(action: Action, help: str) -> click.Command:
-    @click.command(action.name, help=help, epilog=_EXITS)
-    @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+    @engine_command(action.name, "[ENGINE] ID", Exit.NOT_FOUND, Exit.REFUSED, help=help)
     @click.option(
         "--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history."
     )
     @many_options
     @engine_options
-    @screen_options
-    def change(
-        *, screen: Screen, target: Target, words: tuple[str, ...], reason: str, many: BulkOptions | None
-    ) -> None:
+    def change(*, screen: Screen, target: Target, reason: str, many: BulkOptions | None) -> None:
         if many is not None:
-            act_on_many(screen, target, words, many, action, reason=reason)
+            act_on_many(screen, target, many, action, reason=reason)
             return
-        spec, (run_id,) = target.split(words, "ID")
-        with target.opened(spec) as engine:
-            command = build_command(action, namespace=engine.core.namespace, run_id=run_id, reason=reason)
-            _carry_out(screen, engine.client, run_id, command)
+        with target.backend("ID") as (backend, (run_id,)):
+            command = build_command(action, namespace=backend.namespace, run_id=run_id, reason=reason)
+            _carry_out(screen, backend, run_id, command)
 
     return change
 
@@ -69,20 +69,21 @@ resume_command: Final = _command(
 )
 
 
-def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[RunStopped | RunPaused]) -> None:
-    now = client.dispatch(command)
+def _carry_out(
+    screen: Screen, backend: Backend, run_id: str, command: Command[RunStopped | RunPaused]
+) -> None:
+    now = backend.dispatch(command)
     wanted = {RunStatus.CANCELLED} if isinstance(now, RunStopped) else frozenset[RunStatus]()
     if not now.changed and now.status in TERMINAL - wanted:
         raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} {end_of(now.status)}: nothing was changed")
-    if screen.as_json:
-        screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
-        return
     before = "" if now.changed else "already "
-    screen.write(Text.assemble(safe(run_id), f" is {before}", status_text(now.status)))
+    screen.answer(
+        {"id": run_id, "status": now.status.value, "changed": now.changed},
+        Text.assemble(safe(run_id), f" is {before}", status_text(now.status)),
+    )
 
 
-@click.command("rerun", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("rerun", "[ENGINE] ID", Exit.NOT_FOUND, Exit.REFUSED)
 @click.option(
     "--from",
     "stage",
@@ -101,12 +102,10 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
 @click.option("--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history.")
 @many_options
 @engine_options
-@screen_options
 def rerun_command(
     *,
     screen: Screen,
     target: Target,
-    words: tuple[str, ...],
     stage: str | None,
     row: int | None,
     version: str | None,
@@ -123,12 +122,11 @@ def rerun_command(
             raise click.UsageError("--preview needs one run; with --all, omit --yes to count the runs")
         if row is not None:
             raise click.UsageError("--row needs one run: each run has its own history")
-        act_on_many(screen, target, words, many, RERUN, reason=reason, stage=stage, version=version)
+        act_on_many(screen, target, many, RERUN, reason=reason, stage=stage, version=version)
         return
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
+    with target.backend("ID") as (backend, (run_id,)):
         command = RunRerunFrom(
-            namespace=engine.core.namespace,
+            namespace=backend.namespace,
             run_id=run_id,
             stage=stage,
             row=row,
@@ -136,11 +134,9 @@ def rerun_command(
             reason=reason,
         )
         if preview:
-            _show_preview(
-                screen, preview_rerun(engine.core.stores.persistence, engine.core.kernel.workflows, command)
-            )
+            _show_preview(screen, backend.preview(command))
         else:
-            _print_rerun(screen, engine.client.dispatch(command))
+            _print_rerun(screen, backend.dispatch(command))
 
 
 def _show_preview(screen: Screen, preview: RerunPreview) -> None:
@@ -149,9 +145,7 @@ def _show_preview(screen: Screen, preview: RerunPreview) -> None:
         return
     begin = "from the start" if preview.stage is None else f"from {safe(preview.stage)}"
     screen.write(f"{safe(preview.run_id)} would run again {begin}, as generation {preview.generation}")
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column(overflow="fold")
+    rows = fact_table()
     again = set(preview.again)
     runs = [f"{safe(name)} (completed before)" if name in again else safe(name) for name in preview.runs]
     kept = [f"{safe(name)} (from generation {number})" for name, number in preview.keeps.items()]
@@ -180,61 +174,49 @@ def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
 
 
 def _print_rerun(screen: Screen, answer: RunRerun) -> None:
-    if screen.as_json:
-        screen.data(answer)
-        return
     begin = "from the start" if answer.stage is None else f"from {safe(answer.stage)}"
     line = Text(f"{safe(answer.run_id)} runs again {begin}, as generation {answer.generation}")
     if answer.terminated:
         line.append(f"; generation {answer.rerun_of} was terminated")
-    screen.write(line)
+    screen.answer(answer, line)
 
 
-@click.command("remove", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("remove", "[ENGINE] ID", Exit.NOT_FOUND, Exit.REFUSED)
 @many_options
 @engine_options
-@screen_options
-def remove_run_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], many: BulkOptions | None
-) -> None:
+def remove_run_command(*, screen: Screen, target: Target, many: BulkOptions | None) -> None:
     """Delete an ended run, with its generations, history and blobs.
 
     Refused until its result is delivered to its parent run and its events to all sinks.
     """
     if many is not None:
-        act_on_many(screen, target, words, many, REMOVE, reason="")
+        act_on_many(screen, target, many, REMOVE, reason="")
         return
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
-        removed = engine.client.dispatch(RunRemove(namespace=engine.core.namespace, run_id=run_id)).removed
-    if screen.as_json:
-        screen.data({"id": run_id, "removed": removed})
-    else:
-        screen.write(f"{safe(run_id)} was removed")
+    with target.backend("ID") as (backend, (run_id,)):
+        removed = backend.dispatch(RunRemove(namespace=backend.namespace, run_id=run_id)).removed
+    screen.answer({"id": run_id, "removed": removed}, f"{safe(run_id)} was removed")
 
 
-@click.command("wake", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID|KEY")
+@engine_command("wake", "[ENGINE] ID|KEY", Exit.NOT_FOUND, Exit.REFUSED)
 @click.option("--stage", metavar="NAME", help="ID is a run: check the external work of this stage.")
 @click.option("--item", type=click.IntRange(min=0), metavar="N", help="With --stage: only this item.")
 @engine_options
-@screen_options
-def wake_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], stage: str | None, item: int | None
-) -> None:
+def wake_command(*, screen: Screen, target: Target, stage: str | None, item: int | None) -> None:
     """Check external work now. ID|KEY is the key of the work or, with --stage, a run."""
     if item is not None and stage is None:
         raise click.UsageError("--item needs --stage")
-    spec, (named,) = target.split(words, "ID|KEY")
-    with target.opened(spec) as engine:
-        if stage is None:
-            woken = engine.sync.wake(named)
-        else:
-            handle: SyncRunHandle[object] = SyncRunHandle(engine.client, named, object)
-            woken = handle.wake(stage, item=item)
-    if screen.as_json:
-        screen.data({"woken": woken.woken, "early": woken.early})
-        return
+    with target.backend("ID|KEY") as (backend, (named,)):
+        command = (
+            StageWake(namespace=backend.namespace, key=named)
+            if stage is None
+            else StageWake(namespace=backend.namespace, run_id=named, stage=stage, item=item)
+        )
+        try:
+            woken = backend.dispatch(command)
+        except NothingToWakeError:
+            if stage is not None:
+                backend.run(named).info()  # if there is no such run, that is the error
+            raise
     early = f", {woken.early} as soon as it is suspended" if woken.early else ""
-    screen.write(Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}"))
+    text = Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}")
+    screen.answer({"woken": woken.woken, "early": woken.early}, text)

@@ -6,10 +6,9 @@ from typing import Final, cast
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options, table
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.cli.console import Screen, safe, table
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options, store_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.inspection.messages import MessageInfo, messages_of
 from holdfast.hosts.inspection.run_info import find_run
 from holdfast.kernel.authoring.call_types import CallForm
@@ -18,17 +17,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.ports.json import compact, parse_input
 from holdfast.ports.records.run import Run
 
-_EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 _READ: Final = ("received", "refused")
-_QUERY_EXITS: Final = (
-    Exit.OK,
-    Exit.USAGE,
-    Exit.NOT_FOUND,
-    Exit.REFUSED,
-    Exit.UNAVAILABLE,
-    Exit.SCHEMA,
-    Exit.DIVERGED,
-)
 _PLAIN: Final = CallForm(
     what="a call", signature=inspect.Signature(), hints={}, arguments=object, output=object
 )
@@ -38,34 +27,25 @@ _arguments = click.option(
 )
 
 
-@click.command("signal", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID CHANNEL MESSAGE")
+@engine_command("signal", "[ENGINE] ID CHANNEL MESSAGE", Exit.NOT_FOUND, Exit.REFUSED)
 @click.option(
-    "--idempotency-key",
-    metavar="KEY",
-    help="Repeating the command with this key sends nothing more.",
+    "--idempotency-key", metavar="KEY", help="Repeating the command with this key sends nothing more."
 )
 @engine_options
-@screen_options
-def signal_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], idempotency_key: str | None
-) -> None:
+def signal_command(*, screen: Screen, target: Target, idempotency_key: str | None) -> None:
     """Send a message to a durable function.
 
     MESSAGE is JSON of the channel's type. If ENGINE has the code of the run's workflow, the message is validated before
     it is sent. Otherwise it is validated when the function receives it: the function skips an invalid message, and the
     run's history records that.
     """
-    spec, (run_id, channel, text) = target.split(words, "ID", "CHANNEL", "MESSAGE")
+    spec, (run_id, channel, text) = target.split("ID", "CHANNEL", "MESSAGE")
     signal = Signal(channel, _message(text))
-    with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
-        sent = handle.signal(signal, idempotency_key=idempotency_key)
-    if screen.as_json:
-        screen.data({"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value})
-        return
-    screen.write(
-        Text.assemble("sent to run ", (safe(run_id), "bold"), f", as row {sent.number} of its history")
+    with target.backend_at(spec) as backend:
+        sent = backend.run(run_id).signal(signal, idempotency_key=idempotency_key)
+    screen.answer(
+        {"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value},
+        Text.assemble("sent to run ", (safe(run_id), "bold"), f", as row {sent.number} of its history"),
     )
 
 
@@ -77,24 +57,19 @@ def _message(text: str) -> str:
         raise CliError(Exit.USAGE, "usage", message) from None
 
 
-@click.command("messages", epilog=_EXITS)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("messages", "[ENGINE] ID", Exit.NOT_FOUND, Exit.REFUSED)
 @click.option(
     "--generation", type=click.IntRange(min=1), metavar="N", help="The messages of an older generation."
 )
 @click.option("--unread", is_flag=True, help="Only messages that the function has not received.")
-@engine_options
-@screen_options
-def messages_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], generation: int | None, unread: bool
-) -> None:
+@store_options
+def messages_command(*, screen: Screen, target: Target, generation: int | None, unread: bool) -> None:
     """List the messages sent to a durable function, and their states.
 
     A message is unread, received, refused (with the reason), handed on to the next generation, or was never received
     by a run that has ended.
     """
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
+    with target.opened("ID") as (engine, (run_id,)):
         run = find_run(engine.core, run_id, generation)
         found = [one for one in messages_of(engine.core, run) if not unread or one.state not in _READ]
     if screen.as_json:
@@ -119,26 +94,22 @@ def _state(run: Run, message: MessageInfo) -> str:
     return f"{state}, with a start" if message.has_start else state
 
 
-@click.command("query", epilog=exits(*_QUERY_EXITS))
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID QUERY")
+@engine_command("query", "[ENGINE] ID QUERY", Exit.NOT_FOUND, Exit.REFUSED, Exit.DIVERGED)
 @_arguments
 @engine_options
-@screen_options
-def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arguments: str) -> None:
+def query_command(*, screen: Screen, target: Target, arguments: str) -> None:
     """Query a durable function, and print the answer as JSON.
 
     QUERY is the name of a method that is marked with @query, with its class: OrderState.destination. The command itself
     replays the function, so it needs the workflow's code; nothing is stored.
     """
-    spec, (run_id, name) = target.split(words, "ID", "QUERY")
+    spec, (run_id, name) = target.split("ID", "QUERY")
     call = QueryCall[object](query=name, arguments=_arguments_text(arguments), form=_PLAIN)
-    with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
-        screen.value(compact(handle.query(call)))
+    with target.backend_at(spec) as backend:
+        screen.value(compact(backend.run(run_id).query(call)))
 
 
-@click.command("update", epilog=exits(*_QUERY_EXITS, Exit.TIMED_OUT))
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID UPDATE")
+@engine_command("update", "[ENGINE] ID UPDATE", Exit.NOT_FOUND, Exit.REFUSED, Exit.DIVERGED, Exit.TIMED_OUT)
 @_arguments
 @click.option(
     "--timeout",
@@ -152,27 +123,19 @@ def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arg
     help="Repeating the command with this key waits for the reply of the first update.",
 )
 @engine_options
-@screen_options
 def update_command(
-    *,
-    screen: Screen,
-    target: Target,
-    words: tuple[str, ...],
-    arguments: str,
-    timeout: float | None,
-    idempotency_key: str | None,
+    *, screen: Screen, target: Target, arguments: str, timeout: float | None, idempotency_key: str | None
 ) -> None:
     """Send a durable function an update, and print the reply as JSON.
 
     UPDATE is the name of a method that is marked with @update, with its class: OrderState.move_to. The worker that
     drives the run carries it out: without a worker there is no reply.
     """
-    spec, (run_id, name) = target.split(words, "ID", "UPDATE")
+    spec, (run_id, name) = target.split("ID", "UPDATE")
     call = UpdateCall[object](update=name, arguments=_arguments_text(arguments), form=_PLAIN, checked=False)
-    with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
+    with target.backend_at(spec) as backend:
         try:
-            reply = handle.update(call, timeout=timeout, idempotency_key=idempotency_key)
+            reply = backend.run(run_id).update(call, timeout=timeout, idempotency_key=idempotency_key)
         except TimeoutError as error:
             raise CliError(Exit.TIMED_OUT, "timeout", str(error)) from None
         screen.value(compact(reply))

@@ -9,38 +9,41 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.hosts.cli.backends import Backend, refuse_over_http
 from holdfast.hosts.cli.console import (
     Screen,
+    fact_table,
     format_length,
     heading,
     one_line,
     safe,
     safe_lines,
-    screen_options,
     status_text,
     table,
 )
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.cli.text_output import (
     history_table,
     log_text,
     place_name,
     preview_text,
+    schedule_text,
     share_text,
     step_table,
 )
-from holdfast.hosts.inspection.children import ChildInfo, children_of
-from holdfast.hosts.inspection.run_details import JobDetails, RunDetails, read_run
-from holdfast.hosts.inspection.run_info import ended_reason, error_text, find_run
+from holdfast.hosts.inspection.children import ChildInfo
+from holdfast.hosts.inspection.run_details import JobDetails, RunDetails
+from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.inspection.stages import StageDetails
-from holdfast.hosts.inspection.values import input_text, part_result_text, result_text
+from holdfast.hosts.inspection.values import part_result_text
 from holdfast.hosts.text import counted
-from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.limits.concurrency import shared_slots
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact
 from holdfast.ports.records.job import JobKind, JobState
-from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.limits import levels_of
+from holdfast.ports.records.run import TERMINAL, RunStatus
 
 ENTRIES_SHOWN: Final = 20
 """How many steps, jobs and entries of progress are shown to people."""
@@ -54,20 +57,7 @@ _generation = click.option(
 )
 
 
-@click.command(
-    "show",
-    epilog=exits(
-        Exit.OK,
-        Exit.RUN_FAILED,
-        Exit.USAGE,
-        Exit.NOT_FOUND,
-        Exit.REFUSED,
-        Exit.RUN_CANCELLED,
-        Exit.UNAVAILABLE,
-        Exit.SCHEMA,
-    ),
-)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("show", "[ENGINE] ID", Exit.RUN_FAILED, Exit.NOT_FOUND, Exit.REFUSED, Exit.RUN_CANCELLED)
 @click.option("--history", is_flag=True, help="Also show the history, row by row.")
 @click.option("--log", is_flag=True, help="Also show the log lines of its stages.")
 @_generation
@@ -86,12 +76,10 @@ _generation = click.option(
     " or of a call of it, such as 3.1.",
 )
 @engine_options
-@screen_options
 def show_command(
     *,
     screen: Screen,
     target: Target,
-    words: tuple[str, ...],
     generation: int | None,
     history: bool,
     log: bool,
@@ -105,25 +93,32 @@ def show_command(
         raise click.UsageError(
             "--input, --output and --result-of each show only one value: omit the others, and --history and --log"
         )
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
-        core = engine.core
-        run = find_run(core, run_id, generation)
+    if point is not None:
+        _show_result_of(screen, target, generation, point)
+        return
+    with target.backend("ID") as (backend, (run_id,)):
         if wants_input:
-            screen.value(input_text(core, run))
+            screen.value(backend.input_text(run_id, generation))
         elif output:
-            screen.value(_output(core, run))
-        elif point is not None:
-            screen.value(part_result_text(core, run, point))
+            screen.value(_output(backend, run_id, generation))
         else:
-            details = read_run(core, run, history=history, log=log)
+            details = backend.details(run_id, generation, history=history, log=log)
             if screen.as_json:
                 screen.data(details)
             else:
-                _show(screen, details, core.clock.now(), verbose=verbose)
+                _show(screen, details, backend.now(), verbose=verbose)
 
 
-def _output(core: Core, run: Run) -> str:
+def _show_result_of(screen: Screen, target: Target, generation: int | None, point: str) -> None:
+    spec, (run_id,) = target.split("ID")
+    if target.server_at(spec) is not None:
+        raise refuse_over_http("--result-of")
+    with target.engine_at(spec) as engine:
+        screen.value(part_result_text(engine.core, find_run(engine.core, run_id, generation), point))
+
+
+def _output(backend: Backend, run_id: str, generation: int | None) -> str:
+    run = backend.run(run_id).info(generation=generation)
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
             message = (
@@ -131,11 +126,11 @@ def _output(core: Core, run: Run) -> str:
             )
             raise CliError(Exit.REFUSED, "run_continued", message)
         case RunStatus.COMPLETED:
-            return result_text(core, run)
+            return backend.result_text(run_id, run.generation)
         case RunStatus.FAILED:
-            raise RunFailedError(run.id, error_text(run) or "")
+            raise RunFailedError(run.id, "" if run.error is None else run.error.text)
         case RunStatus.CANCELLED:
-            raise RunCancelledError(run.id, ended_reason(run))
+            raise RunCancelledError(run.id, "" if run.error is None else run.error.message)
         case status:
             message = (
                 f"run {run.id!r} has no result yet: it is {status}; wait for it with `holdfast run wait`"
@@ -143,8 +138,7 @@ def _output(core: Core, run: Run) -> str:
             raise CliError(Exit.REFUSED, "run_active", message)
 
 
-@click.command("children", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("children", "[ENGINE] ID", Exit.NOT_FOUND)
 @_generation
 @click.option(
     "--limit",
@@ -155,21 +149,13 @@ def _output(core: Core, run: Run) -> str:
 )
 @click.option("--after", metavar="CURSOR", help="The next page: the cursor that the last page printed.")
 @engine_options
-@screen_options
 def children_command(
-    *,
-    screen: Screen,
-    target: Target,
-    words: tuple[str, ...],
-    generation: int | None,
-    limit: int,
-    after: str | None,
+    *, screen: Screen, target: Target, generation: int | None, limit: int, after: str | None
 ) -> None:
     """List the child runs that a run started, newest first, with their statuses."""
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
-        run = find_run(engine.core, run_id, generation)
-        found = list(children_of(engine.core, run, {"after": after, "limit": limit + 1}))
+    with target.backend("ID") as (backend, (run_id,)):
+        handle = backend.run(run_id)
+        found = list(handle.children(generation=generation, after=after, limit=limit + 1))
     children = found[:limit]
     if screen.as_json:
         screen.data(children)
@@ -246,9 +232,7 @@ def _section(screen: Screen, title: str, *parts: Table | Text) -> None:
 
 
 def _facts_table(screen: Screen, run: RunDetails, now: datetime) -> Table:
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column(overflow="fold")
+    rows = fact_table()
     rows.add_row("Run", Text(safe(run.id), style="bold"))
     if run.generation > 1:
         rows.add_row("Generation", f"{run.generation}{_origin(run)}")
@@ -267,7 +251,9 @@ def _facts_table(screen: Screen, run: RunDetails, now: datetime) -> Table:
         rows.add_row("Waits for", _waits(screen, run, now))
     age = format_length(max(timedelta(), now - run.created_at))
     rows.add_row("Created", f"{screen.instant(run.created_at)}  ({age} ago)")
-    if run.started_by is not None:
+    if run.scheduled is not None:
+        rows.add_row("Started by", safe(schedule_text(screen, run.scheduled)))
+    elif run.started_by is not None:
         rows.add_row("Started by", safe(run.started_by.text))
     if run.ended_at is not None:
         rows.add_row("Ended", screen.instant(run.ended_at))
@@ -293,10 +279,20 @@ def _waits(screen: Screen, run: RunDetails, now: datetime) -> str:
         left = run.start_at - now
         when = f"in {format_length(left)}" if left > timedelta() else "due"
         parts.append(f"its start at {screen.instant(run.start_at)} ({when})")
-    if run.concurrency_key is not None:
-        taken = f"{run.slots_used or 0} of {run.concurrency_limit} in use"
+    if run.concurrency_key is not None and run.slots_used is not None:
+        taken = f"{run.slots_used or 0} of {run.slots_in_force} in use{_planned(run)}"
+        if len(levels_of(run.concurrency_key)) > 1:
+            taken = "each level needs room; `holdfast why` names the full one"
         parts.append(f"a slot of concurrency key {safe(run.concurrency_key)} ({taken})")
+    if run.waits_for_rate is not None:
+        parts.append(f"the rate of starts {safe(run.waits_for_rate)}")
     return ", then ".join(parts)
+
+
+def _planned(one: RunDetails | JobDetails) -> str:
+    """Return a remark on the limit of the plan, if an operator has set another one; else ""."""
+    is_changed = one.slots_in_force != one.concurrency_limit
+    return f"; the plan says {one.concurrency_limit}" if is_changed else ""
 
 
 def _origin(run: RunDetails) -> str:
@@ -382,8 +378,16 @@ def _whereabouts(screen: Screen, job: JobDetails, now: datetime, *, verbose: boo
         since = "" if job.leased_at is None else f" for {format_length(length)}"
         return f"held by {who}{since}{' (lost, released soon)' if job.is_lost else ''}"
     if job.slots_used is not None:
-        return f"{job.slots_used} of {job.concurrency_limit} slots of this stage in use"
+        return f"{job.slots_used} of {job.slots_in_force} slots of {_slots_of(job)} in use{_planned(job)}"
     return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
+
+
+def _slots_of(job: JobDetails) -> str:
+    shared = shared_slots(job.concurrency_key or "")
+    if shared is None:
+        return "this stage" if job.step is None else "this step"
+    name, text = shared
+    return safe(repr(name) + ("" if text is None else f" for {text!r}"))
 
 
 def _children_table(screen: Screen, children: Iterable[ChildInfo]) -> Table:

@@ -1,37 +1,59 @@
 """The command `holdfast run start`."""
 
-import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import click
 from typing_extensions import override
 
+from holdfast.hosts.cli.backends import (
+    KEY_VARIABLE,
+    SERVER_VARIABLE,
+    Backend,
+    StoreBackend,
+    refuse_over_http,
+)
 from holdfast.hosts.cli.console import Screen, safe, screen_options
-from holdfast.hosts.cli.engine_options import Target, actor_option, default_engine
+from holdfast.hosts.cli.engine_options import Target, actor_option, default_engine, is_engine
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import instant_of, length, named_texts, start_moment
-from holdfast.hosts.cli.run_wait import wait_for
+from holdfast.hosts.cli.limits import rate
+from holdfast.hosts.cli.run_wait import wait_on
 from holdfast.hosts.client.client import Client
-from holdfast.hosts.inspection.run_info import find_run
+from holdfast.hosts.client.json_calls import call_with, find_code, takes_nothing
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY
 from holdfast.kernel.authoring.calls import Call
-from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
+from holdfast.kernel.authoring.concurrency import Concurrency, FullName
+from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, Rate, StartOptions
 from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
+from holdfast.kernel.limits.fairness import WEIGHT_MAX
+from holdfast.kernel.limits.start_bounds import WAITING_MAX
 from holdfast.kernel.values import decode_input
-from holdfast.kernel.values.type_forms import NoneType, show, unwrap
+from holdfast.kernel.values.type_forms import show
 from holdfast.ports.actors import Actor
-from holdfast.ports.errors import InvalidValueError
+from holdfast.ports.errors import DefinitionError, InvalidValueError
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.urls import shown_url
 
-_ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[a-z]+(\+[a-z]+)?://.*", re.ASCII)
+if TYPE_CHECKING:
+    from holdfast.hosts.http.outcomes import StartedRun
+
+_OPTIONS: Final = (
+    *("if_exists", "if_active", "if_ended", "idempotency_key", "queue", "priority", "deadline"),
+    *("weight", "units"),
+)
+"""The options of the command that are those of a start, under the same names."""
+_CONCURRENCY: Final = ("key", "by", "limit", "waiting", "full")
+"""The fields of a concurrency limit, each an option of the command."""
+_BY: Final = "by:"
+"""What an outer limit by an attribute begins with, on the command line."""
+_RATE: Final = ("name", "by", "over")
+"""The fields of a rate, each an option of the command."""
 
 
 class _IfExists(click.Choice[str]):
@@ -105,15 +127,69 @@ class _IfExists(click.Choice[str]):
     "--concurrency-key", metavar="TEXT", help="Limit how many runs with the same key run at a time."
 )
 @click.option(
+    "--concurrency-by",
+    metavar="NAME",
+    help="Limit how many runs of the workflow with the same text in this attribute run at a time.",
+)
+@click.option(
     "--concurrency-limit",
     type=click.IntRange(1, CONCURRENCY_MAX),
     metavar="N",
-    help="The limit of --concurrency-key.  [default: 1]",
+    help="How many runs of the key run at a time.  [default: 1]",
+)
+@click.option(
+    "--concurrency-within",
+    multiple=True,
+    metavar="KEY=N",
+    help="A limit around that of the key, such as all=100 or, by an attribute, by:tenant=10. Repeat it for a second"
+    " one, the outermost first.",
+)
+@click.option(
+    "--concurrency-waiting",
+    type=click.IntRange(0, WAITING_MAX),
+    metavar="N",
+    help="How many more may wait.  [default: any number with wait, 1 with replace, otherwise 0]",
+)
+@click.option(
+    "--concurrency-full",
+    type=click.Choice(get_args(FullName)),
+    help="If more were open: wait, refuse the start, return the newest, cancel the oldest that waits (replace), or end"
+    " the oldest that runs (cancel, terminate).  [default: wait]",
+)
+@click.option(
+    "--rate", "rate", type=rate, metavar="N/PERIOD", help="How many runs start in a period: 300/1m."
+)
+@click.option(
+    "--rate-name", metavar="NAME", help="Count them with all others of this name.  [default: the workflow]"
+)
+@click.option("--rate-by", metavar="NAME", help="Count them for each text of this attribute separately.")
+@click.option(
+    "--rate-over",
+    type=click.Choice(("wait", "refuse")),
+    help="If the start does not fit: wait, or refuse it.  [default: wait]",
+)
+@click.option(
+    "--units",
+    type=click.IntRange(1, CONCURRENCY_MAX),
+    metavar="N",
+    help="How many units of its rate the run costs.  [default: as the rate says, or 1]",
+)
+@click.option(
+    "--weight",
+    type=click.IntRange(1, WEIGHT_MAX),
+    metavar="N",
+    help="Give the run's key N turns for each one of the others, if the workflow shares its workers by key.",
 )
 @click.option("--wait", is_flag=True, help="Wait until the run ends, as `holdfast run wait` does.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait: the maximum wait."
 )
+@click.option(
+    "--server",
+    metavar="URL",
+    help=f"A server, instead of ENGINE. Its key is in {KEY_VARIABLE}. [{SERVER_VARIABLE}]",
+)
+@click.option("--namespace", metavar="NAME", help="With a server: the namespace.  [default: default]")
 @actor_option
 @screen_options
 def start_command(
@@ -121,6 +197,8 @@ def start_command(
     screen: Screen,
     words: tuple[str, ...],
     actor: Actor | None,
+    server: str | None,
+    namespace: str | None,
     input_file: str | None,
     wait: bool,
     timeout: float | None,
@@ -132,27 +210,45 @@ def start_command(
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
-    spec, workflow, text = _parted(words)
+    target = Target(actor=actor, server=server, namespace=namespace)
+    is_remote = target.server_at(words[0] if any(map(is_engine, words[:1])) else None) is not None
+    spec, workflow, text = _parted(words, is_remote=is_remote)
+    if namespace is not None and not is_remote:
+        raise click.UsageError(f"--namespace needs --server; {spec} has its own")
     if input_file is not None:
         if text is not None:
             raise click.UsageError("pass the input as INPUT or with --input-file, not both")
-        text = _read(input_file)
+        text = read_input(input_file)
     options = _options(settings, utc=screen.zone is not None)
-    with Target(actor=actor).opened(spec) as engine:
-        core = engine.core
-        configs = cast("tuple[str, ...]", settings["configs"])
-        created = _start(engine.client, workflow, text, options, configs)
-        _print_created(screen, core, created, wait=wait)
-        ended = wait_for(screen, core, find_run(core, created.run_id), timeout) if wait else Exit.OK
+    configs = cast("tuple[str, ...]", settings["configs"])
+    if is_remote and configs:
+        raise refuse_over_http("--config")
+    with target.backend_at(spec) as backend:
+        if isinstance(backend, StoreBackend):
+            created = _start(backend.engine.client, workflow, text, options, configs)
+            if backend.engine.core.stores.persistence.read(SchemaVersion()) == MEMORY:
+                screen.note("This engine keeps its runs in memory: the run is lost when the command ends.")
+            _print_created(screen, created, created.run, wait=wait)
+            run_id = created.run_id
+        else:
+            started = _start_over_http(backend, workflow, text, options)
+            run_id, is_shown = started.run_id, screen.as_json and not wait
+            key = backend.run(run_id).info(generation=started.generation).key if is_shown else ""
+            _print_created(screen, started, key, wait=wait)
+        ended = wait_on(screen, backend, run_id, timeout) if wait else Exit.OK
     raise SystemExit(ended)
 
 
-def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
+def _parted(words: tuple[str, ...], *, is_remote: bool = False) -> tuple[str | None, str, str | None]:
     """Split the arguments into ENGINE, WORKFLOW and INPUT. Only an engine's name has a colon. Raises UsageError."""
-    if _is_engine(words[1:2]) and not _is_engine(words[:1]):
+    spec: str | None
+    if any(map(is_engine, words[1:2])) and not any(map(is_engine, words[:1])):
         raise click.UsageError(f"the engine comes first: holdfast run start {words[1]} {words[0]} ...")
-    spec, arguments = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
-    if "://" in spec:
+    if is_remote:
+        spec, arguments = None, words
+    else:
+        spec, arguments = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
+    if spec is not None and "://" in spec:
         raise click.UsageError(
             f"{shown_url(spec)} is a store's URL, which has no workflows: a start needs MODULE:ENGINE, "
             "as in shop.workflows:engine"
@@ -170,12 +266,8 @@ def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
             )
 
 
-def _is_engine(word: tuple[str, ...]) -> bool:
-    """Return whether an argument can only be an engine or a URL, and neither a workflow nor JSON."""
-    return any(_ENGINE.fullmatch(one) is not None for one in word)
-
-
-def _read(file: str) -> str:
+def read_input(file: str) -> str:
+    """Return the text of a file; `-` is stdin. Raises UsageError."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -183,53 +275,87 @@ def _read(file: str) -> str:
 
 
 def _options(settings: dict[str, object], *, utc: bool) -> StartOptions:
-    options = StartOptions(
-        if_exists=cast('Literal["error", "return"]', settings["if_exists"]),
-    )
-    if (priority := settings["priority"]) is not None:
-        options["priority"] = cast("int", priority)
+    given = {name: settings[name] for name in _OPTIONS if settings[name] is not None}
+    options = cast("StartOptions", given)
     if (run_id := settings["run_id"]) is not None:
         options["id"] = str(run_id)
-    if (key := settings["idempotency_key"]) is not None:
-        options["idempotency_key"] = str(key)
-    if (queue := settings["queue"]) is not None:
-        options["queue"] = str(queue)
-    if (if_active := settings["if_active"]) is not None:
-        options["if_active"] = cast('Literal["error", "return", "terminate"]', if_active)
-    if (if_ended := settings["if_ended"]) is not None:
-        options["if_ended"] = cast('Literal["error", "return", "rerun", "rerun_failed"]', if_ended)
     if (start := cast("datetime | timedelta | None", settings["start_at"])) is not None:
         now = datetime.now(UTC)
         at = instant_of(-start if isinstance(start, timedelta) else start, now, utc=utc)
         options["start_at"] = cast("datetime", at)
-    if (deadline := settings["deadline"]) is not None:
-        options["deadline"] = cast("timedelta", deadline)
-    if (concurrency_key := settings["concurrency_key"]) is not None:
-        options["concurrency_key"] = str(concurrency_key)
-    if (limit := settings["concurrency_limit"]) is not None:
-        options["concurrency_limit"] = cast("int", limit)
     if attributes := named_texts(cast("tuple[str, ...]", settings["attributes"])):
         options["attributes"] = attributes
+    if (concurrency := _concurrency(settings)) is not None:
+        options["concurrency"] = concurrency
+    if (of_starts := _rate(settings)) is not None:
+        options["rate"] = of_starts
     return options
+
+
+def _rate(settings: dict[str, object]) -> Rate | None:
+    """Return the rate that is given. Raises UsageError."""
+    given = {name: value for name in _RATE if (value := settings[f"rate_{name}"]) is not None}
+    base = cast("Rate | None", settings["rate"])
+    if base is None:
+        if given:
+            raise click.UsageError(f"--rate-{next(iter(given))} needs --rate N/PERIOD, such as --rate 300/1m")
+        return None
+    try:
+        return Rate(base.limit, per=base.per, **cast("dict[str, Any]", given))
+    except DefinitionError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _concurrency(settings: dict[str, object]) -> Concurrency | None:
+    """Return the concurrency limit that is given. Raises UsageError."""
+    given = {name: value for name in _CONCURRENCY if (value := settings[f"concurrency_{name}"]) is not None}
+    within = cast("tuple[str, ...]", settings["concurrency_within"])
+    if not given and not within:
+        return None
+    if ("key" in given) == ("by" in given):
+        raise click.UsageError(
+            "a concurrency limit needs --concurrency-key TEXT or --concurrency-by NAME, and not both"
+        )
+    try:
+        return Concurrency(**cast("dict[str, Any]", given), within=_outer(within))
+    except DefinitionError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _outer(texts: tuple[str, ...]) -> Concurrency | None:
+    """Return the limits around that of a key, given as `KEY=N`, the outermost first. UsageError, DefinitionError."""
+    outer: Concurrency | None = None
+    for text in texts:
+        key, _, limit = text.rpartition("=")
+        if not key or not limit.isdecimal():
+            raise click.UsageError(
+                f"--concurrency-within {text!r} is no limit: write KEY=N, such as all=100, or by:NAME=N"
+            )
+        is_by = key.startswith(_BY)
+        outer = Concurrency(
+            None if is_by else key,
+            by=key.removeprefix(_BY) if is_by else None,
+            limit=int(limit),
+            within=outer,
+        )
+    return outer
 
 
 def _start(
     client: Client, workflow: str, text: str | None, options: StartOptions, configs: tuple[str, ...]
 ) -> RunCreated:
-    pipeline = _pipeline(client.core, workflow)
+    pipeline = workflow_named(client.core, workflow)
     if configs:
         options["overrides"] = [_configured(pipeline, config) for config in configs]
-    call = _call(pipeline, text)
+    call = call_of(pipeline, text)
     command = client.create(call, options)
     return client.dispatch(command)
 
 
-def _pipeline(core: Core, workflow: str) -> Authored:
+def workflow_named(core: Core, workflow: str) -> Authored:
+    """Return the workflow `NAME` or `NAME@VERSION` of an engine. Raises UnknownWorkflowError."""
     name, _, version = workflow.partition("@")
-    found = core.registry.find_workflow(name, version or None)
-    if found is None:
-        raise core.registry.unknown_workflow(name, version or None)
-    return found
+    return find_code(core, name, version or None)
 
 
 def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, object, Any]:
@@ -247,38 +373,50 @@ def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, objec
     return configurable.configure(decode_input(text, cast("Any", stage.shape.config_type)))
 
 
-def _call(pipeline: Authored, text: str | None) -> Call[object]:
-    if isinstance(pipeline, Workflow):
-        return Call(pipeline, _input(pipeline, text or "{}"))
-    takes_nothing = unwrap(pipeline.input_type) is NoneType
-    if text is None and not takes_nothing:
+def call_of(pipeline: Authored, text: str | None) -> Call[object]:
+    """Return the call of a workflow with its input as JSON. Raises UsageError or InvalidValueError."""
+    if text is None and not takes_nothing(pipeline):
         wanted = show(cast("Any", pipeline.input_type))
         raise click.UsageError(f"INPUT is missing: workflow {pipeline.name!r} takes JSON of type {wanted}")
-    return pipeline(None if text is None else _input(pipeline, text))
+    return call_with(pipeline, text)
 
 
-def _input(pipeline: Authored, text: str) -> object:
+def _start_over_http(
+    backend: Backend, workflow: str, text: str | None, options: StartOptions
+) -> "StartedRun":
+    from holdfast.hosts.cli.server_backend import ServerBackend
+
+    assert isinstance(backend, ServerBackend)
+    name, _, version = workflow.partition("@")
+    given = cast("dict[str, Any]", dict(options))
+    if version:
+        given["version"] = version
     try:
-        return decode_input(text, cast("Any", pipeline.input_type))
+        value = None if text is None else decode_input(text, object)
     except InvalidValueError as error:
-        raise InvalidValueError(f"the input of workflow {pipeline.name!r}", error.problems) from None
+        raise InvalidValueError(f"the input of workflow {name!r}", error.problems) from None
+    return backend.client.start_run(name, value, **given)
 
 
-def _print_created(screen: Screen, core: Core, created: RunCreated, *, wait: bool) -> None:
-    if core.stores.persistence.read(SchemaVersion()) == MEMORY:
-        screen.note("This engine keeps its runs in memory: the run is lost when the command ends.")
-    if not created.created:
+def _print_created(screen: Screen, created: "RunCreated | StartedRun", key: str, *, wait: bool) -> None:
+    if created.joined:
+        screen.note(f"It joined a run that gathers starts; the run is {created.status}.")
+    elif not created.created:
         screen.note(f"The run already exists; it is {created.status}.")
+    if created.ended:
+        screen.note(f"It takes the place of {', '.join(map(safe, created.ended))}.")
     if wait:
         screen.note(f"Run {created.run_id}")
     elif screen.as_json:
         screen.data(
             {
                 "id": created.run_id,
-                "key": created.run,
+                "key": key,
                 "generation": created.generation,
                 "status": created.status.value,
                 "created": created.created,
+                **({"joined": True} if created.joined else {}),
+                "ended": list(created.ended),
             }
         )
     else:

@@ -1,8 +1,9 @@
 """The command `holdfast run wait`, the option `--wait`, and the progress that they show on a terminal or as lines."""
 
+import time
 from collections.abc import Generator
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -15,17 +16,20 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, format_length, safe, screen_options, status_text
-from holdfast.hosts.cli.engine_options import Target, engine_options
-from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.backends import Backend, StoreBackend
+from holdfast.hosts.cli.console import Screen, format_length, safe, status_text
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.cli.text_output import progress_text
 from holdfast.hosts.inspection.logs import progress_info
+from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.run_info import RunInfo, RunResult, find_run, read_info
 from holdfast.hosts.inspection.values import result_text
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
+from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 from holdfast.ports.queries.history import NotesOf
 from holdfast.ports.queries.runs import RunsByKey
@@ -38,38 +42,55 @@ _ENDS: Final = {
     RunStatus.FAILED: Exit.RUN_FAILED,
     RunStatus.CANCELLED: Exit.RUN_CANCELLED,
 }
+_DONE: Final = frozenset({"done", "kept"})
+_NOT_OPEN: Final = frozenset({"waiting", "not reached"})
 _NOTES_PAGE: Final = 1_000
 _PAGES_PER_LOOK: Final = 5
 _BAR_WIDTH: Final = 30
 _OPEN_SHOWN: Final = 10
 
 
-@click.command(
-    "wait",
-    epilog=exits(
-        Exit.OK,
-        Exit.RUN_FAILED,
-        Exit.USAGE,
-        Exit.NOT_FOUND,
-        Exit.RUN_CANCELLED,
-        Exit.UNAVAILABLE,
-        Exit.TIMED_OUT,
-        Exit.SCHEMA,
-    ),
-)
-@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_command("wait", "[ENGINE] ID", Exit.RUN_FAILED, Exit.NOT_FOUND, Exit.RUN_CANCELLED, Exit.TIMED_OUT)
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="The maximum wait. The run continues."
 )
 @engine_options
-@screen_options
-def wait_command(*, screen: Screen, target: Target, words: tuple[str, ...], timeout: float | None) -> None:
+def wait_command(*, screen: Screen, target: Target, timeout: float | None) -> None:
     """Wait until a run ends, and print its result. Progress goes to stderr."""
-    spec, (run_id,) = target.split(words, "ID")
-    with target.opened(spec) as engine:
-        core = engine.core
-        ended = wait_for(screen, core, find_run(core, run_id), timeout)
+    with target.backend("ID") as (backend, (run_id,)):
+        ended = wait_on(screen, backend, run_id, timeout)
     raise SystemExit(ended)
+
+
+def wait_on(screen: Screen, backend: Backend, run_id: str, timeout: float | None) -> Exit:
+    """Wait until a run ends, show its progress and then its result. Return the exit code for its status."""
+    if isinstance(backend, StoreBackend):
+        core = backend.engine.core
+        return wait_for(screen, core, find_run(core, run_id), timeout)
+    until = None if timeout is None else time.monotonic() + timeout
+    run = backend.run(run_id)
+    details = run.details()
+    if details.status in TERMINAL:
+        return _print_end_of(screen, backend, details)
+    try:
+        with display(screen) as shown:
+            while details.status not in TERMINAL:
+                shown.show(_snapshot(details), backend.now())
+                left = LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - time.monotonic())
+                if left <= 0:
+                    raise _timed_out(run_id, timeout)
+                with suppress(TimeoutError, RunFailedError, RunCancelledError):
+                    run.result(timeout=left)
+                details = run.details()
+            shown.show(_snapshot(details), backend.now())
+    except KeyboardInterrupt:
+        raise _interrupted(run_id) from None
+    return _print_end_of(screen, backend, details)
+
+
+def _print_end_of(screen: Screen, backend: Backend, run: RunDetails) -> Exit:
+    is_completed = run.status is RunStatus.COMPLETED
+    return _print_end(screen, run, backend.result_text(run.id, run.generation) if is_completed else "null")
 
 
 def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exit:
@@ -79,14 +100,18 @@ def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exi
         run = _ended(screen, core, run, timeout, until)
         if run.has_successor:  # wait for the next generation as well
             run = find_run(core, run.id)
-    info = read_info(core, run)
     result = result_text(core, run) if run.status is RunStatus.COMPLETED else "null"
+    return _print_end(screen, read_info(core, run), result)
+
+
+def _print_end(screen: Screen, run: RunInfo, result: str) -> Exit:
     if screen.as_json:
-        screen.data(RunResult(**attrs.asdict(info, recurse=False), result=parse(result)))
+        fields = {field.name: getattr(run, field.name) for field in attrs.fields(RunInfo)}
+        screen.data(RunResult(**fields, result=parse(result)))
         return _ENDS[run.status]
-    end = f" after {format_length(info.duration)}"
+    end = f" after {format_length(run.duration)}"
     line = Text.assemble((safe(run.id), "bold"), " ", status_text(run.status), end)
-    screen.note(line.append(f": {safe(info.end_cause)}" if info.end_cause else ""))
+    screen.note(line.append(f": {safe(run.end_cause)}" if run.end_cause else ""))
     if run.status is RunStatus.COMPLETED:
         screen.value(result)
     return _ENDS[run.status]
@@ -106,21 +131,24 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
                     return watch.run
                 left = LOOK_SECONDS if until is None else min(LOOK_SECONDS, until - clock.monotonic())
                 if left <= 0:
-                    raise CliError(
-                        Exit.TIMED_OUT,
-                        "timeout",
-                        f"run {run.id!r} did not end within {timeout:g} s; it continues",
-                    )
+                    raise _timed_out(run.id, timeout)
                 try:
                     future.result(left)
                 except FutureTimeoutError:
                     continue
     except KeyboardInterrupt:
-        raise CliError(
-            Exit.INTERRUPTED, "interrupted", f"stopped waiting for run {run.id!r}; it continues"
-        ) from None
+        raise _interrupted(run.id) from None
     finally:
         future.cancel()
+
+
+def _timed_out(run_id: str, timeout: float | None) -> CliError:
+    message = f"run {run_id!r} did not end within {timeout:g} s; it continues"
+    return CliError(Exit.TIMED_OUT, "timeout", message)
+
+
+def _interrupted(run_id: str) -> CliError:
+    return CliError(Exit.INTERRUPTED, "interrupted", f"stopped waiting for run {run_id!r}; it continues")
 
 
 @attrs.frozen
@@ -182,6 +210,22 @@ class ProgressReader:
                 self._note = notes[-1].id
             if len(notes) < _NOTES_PAGE:
                 return
+
+
+def _snapshot(run: RunDetails) -> ProgressSnapshot:
+    """Return the progress of a run as its details have it."""
+    newest = max(run.progress, key=lambda one: one.at, default=None)
+    return ProgressSnapshot(
+        run=run,
+        done=tuple(one.name for one in run.stages if one.state in _DONE),
+        open=tuple(
+            OpenStage(one.name, one.items_done or 0, one.items_total) if one.mapped else OpenStage(one.name)
+            for one in run.stages
+            if one.state not in _DONE | _NOT_OPEN
+        ),
+        stages=len(run.stages),
+        message="" if newest is None else progress_text(newest),
+    )
 
 
 class Display(Protocol):

@@ -7,20 +7,13 @@ from typing import Final, cast
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.console import (
-    Screen,
-    format_length,
-    one_line,
-    safe,
-    safe_lines,
-    status_text,
-    table,
-)
+from holdfast.hosts.cli.console import Screen, format_length, one_line, safe, safe_lines, status_text, table
 from holdfast.hosts.inspection.logs import LogLine, ProgressInfo
 from holdfast.hosts.inspection.run_info import RunEvent
 from holdfast.hosts.inspection.steps import StepDetails, error_line
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.text import counted, format_duration
+from holdfast.kernel.authoring.scheduled_runs import Scheduled
 from holdfast.kernel.history import events
 from holdfast.ports.actors import Actor
 from holdfast.ports.clock import micros
@@ -51,6 +44,18 @@ def preview_text(value: ValuePreview, most: int) -> str:
     return one_line(compact(value.value) if value.text is None else value.text, most)
 
 
+def schedule_text(screen: Screen, scheduled: Scheduled) -> str:
+    """Return which schedule started a run, and why: `schedule nightly, due at 2026-11-27 02:30:00`."""
+    at = screen.instant(scheduled.at)
+    why = {
+        "due": f"due at {at}",
+        "made_up": f"which made up for its missed time {at}",
+        "backfill": f"in a backfill of {at}",
+        "manual": f"triggered by hand at {at}",
+    }
+    return f"schedule {scheduled.name}, {why[scheduled.kind]}"
+
+
 def history_table(screen: Screen, found: Iterable[RunEvent]) -> Table:
     """Return a table of history events."""
     rows = table("#", "time", "what", "where", "", right=("#",), wraps=("",))
@@ -63,6 +68,15 @@ def history_table(screen: Screen, found: Iterable[RunEvent]) -> Table:
             Text(_details(event), style="dim"),
         )
     return rows
+
+
+def history_line(screen: Screen, event: RunEvent) -> Text:
+    """Return a history event as one line, for rows that are shown as they come."""
+    style = _TYPE_STYLES.get(event.type.rpartition(".")[2], "")
+    text = Text.assemble(f"{event.number:>6}  ", (screen.instant(event.at, fine=True), "dim"))
+    text.append("  ").append(f"{event.type:<22}", style=style)
+    details = "  ".join(part for part in (_where(event), _details(event)) if part)
+    return text.append(f"  {details}" if details else "")
 
 
 def log_text(screen: Screen, line: LogLine, *, level: bool) -> Text:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import click
@@ -17,6 +17,7 @@ from holdfast.hosts.cli.console import WEBHOOK_SECRETS, Screen, screen_options
 from holdfast.hosts.cli.engine_options import default_engine, load_engine, load_sink
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.filter_options import length
+from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
 from holdfast.hosts.cli.process_logs import log_all
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.text import counted, format_duration
@@ -28,6 +29,9 @@ from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import DefinitionError
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import step_of
+
+if TYPE_CHECKING:
+    from holdfast.hosts.metrics.metrics import Metrics
 
 LEAVE_SECONDS: Final = 2.0
 """How long the process may take after the drain grace, in seconds, to store results and release other jobs."""
@@ -90,6 +94,12 @@ _log = logging.getLogger("holdfast.cli")
     help="Remove runs that ended longer ago than this, such as 30d.  [default: keep runs]",
 )
 @click.option(
+    "--name",
+    metavar="NAME",
+    help="Its name in `holdfast worker list`, such as that of its deployment.  [default: the machine's]",
+)
+@metrics_options
+@click.option(
     "--verbose",
     "-v",
     is_flag=True,
@@ -107,6 +117,8 @@ def worker_command(
     sinks: tuple[str, ...],
     allow_internal: bool,
     retention: timedelta | None,
+    name: str | None,
+    metrics_at: MetricsAddress,
     verbose: bool,
 ) -> None:
     """Run jobs of an engine's workflows until stopped.
@@ -117,6 +129,7 @@ def worker_command(
     limits = _limits(queues)
     engine = load_engine(spec or default_engine())
     log_all(screen, verbose=verbose)
+    metrics = _metrics_of(engine) if metrics_at.port is not None else None  # it must observe the engine first
     try:
         worker = Worker(
             engine,
@@ -127,20 +140,32 @@ def worker_command(
             drain_grace=drain_grace,
             sinks=sinks_of(sinks, allow_internal=allow_internal),
             retention=retention,
+            name=name,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if metrics is not None:
+        metrics.add_worker(worker)
     ended = threading.Event()
     served = tuple(limits) or engine.core.registry.queues(DEFAULT_QUEUE)
     try:
         engine.core.connect()
         bound = threading.Thread(target=_end_in_time, args=(worker, drain_grace, ended), daemon=True)
         bound.start()
-        with Reporter(screen, engine, worker, served=served, concurrency=concurrency, verbose=verbose):
+        with (
+            metrics_at.served(metrics, screen),
+            Reporter(screen, engine, worker, served=served, concurrency=concurrency, verbose=verbose),
+        ):
             worker.run()
     finally:
         engine.core.close()
         ended.set()
+
+
+def _metrics_of(engine: Engine) -> "Metrics":
+    from holdfast.metrics import Metrics
+
+    return Metrics(engine)
 
 
 def _end_in_time(worker: Worker, grace: float, ended: threading.Event) -> None:

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import AsyncIterator
-from concurrent.futures import CancelledError, Future
 from typing import Unpack
 
 import anyio
@@ -12,13 +11,12 @@ from typing_extensions import TypeVar
 
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import (
-    CLOSED,
     SyncRunHandle,
     result_timeout_message,
     seconds_of,
     update_timeout_message,
 )
-from holdfast.hosts.execution.event_loops import caller_into_loop
+from holdfast.hosts.execution.event_loops import resolved
 from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions
 from holdfast.kernel.authoring.calls import Call
@@ -26,7 +24,6 @@ from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import EngineClosedError
 from holdfast.ports.records.run import TERMINAL
 
 R = TypeVar("R")
@@ -54,7 +51,7 @@ async def result(handle: SyncRunHandle[Out], /, *, timeout: Duration | None = No
                 if end is None or run.key != listened:
                     continue
                 with anyio.fail_after(None if until is None else until - anyio.current_time()):
-                    run = await _resolved(end)
+                    run = await resolved(end)
         except TimeoutError:
             raise TimeoutError(result_timeout_message(handle.id, timeout)) from None
         finally:
@@ -82,7 +79,7 @@ async def update(
             while (text := await in_thread(reply.read_reply)) is None:
                 future = handle.core.listener.when_past(reply.run, reply.last_read_row)
                 try:
-                    await _resolved(future)
+                    await resolved(future)
                 finally:
                     future.cancel()
     except TimeoutError:
@@ -104,16 +101,3 @@ async def logs(
         if reader.ended:
             return
         await anyio.sleep(FOLLOW_INTERVAL)
-
-
-async def _resolved(future: "Future[T]") -> T:
-    """Wait for a future of another thread, without a thread of our own."""
-    done = anyio.Event()
-    in_loop = caller_into_loop()
-    future.add_done_callback(lambda _: in_loop(done.set))
-    if not future.done():
-        await done.wait()
-    try:
-        return future.result(0)
-    except CancelledError:
-        raise EngineClosedError(CLOSED) from None

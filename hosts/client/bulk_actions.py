@@ -3,13 +3,14 @@
 Each page is one transaction.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.inspection.filters import FilterOptions, checked_limit, run_filter
+from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     RunCancel,
@@ -25,6 +26,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, InvalidFilterError
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import ListRuns, RunFilter
 from holdfast.ports.records.run import ACTIVE, HELD, TERMINAL, Run, RunStatus
 
@@ -74,19 +76,24 @@ class BulkResult:
         """The total number of runs."""
         return self.changed + self.unchanged + self.refused
 
-    def with_page(self, runs: "list[Run] | tuple[Run, ...]", answers: list[Answer]) -> "BulkResult":
+    def with_page(self, runs: Sequence[Run], answers: list[Answer]) -> "BulkResult":
         """Return this result plus the replies for a page of runs."""
-        refusals = [
+        refusals = tuple(
             Refusal(id=run.id, code=answer.code, message=str(answer))
             for run, answer in zip(runs, answers, strict=True)
             if isinstance(answer, CommandError)
-        ]
-        changed = sum(_has_changed(answer) for answer in answers)
+        )
+        changed, refused = sum(_has_changed(answer) for answer in answers), len(refusals)
+        unchanged = len(answers) - refused - changed
+        return self.plus(BulkResult(changed=changed, unchanged=unchanged, refused=refused, refusals=refusals))
+
+    def plus(self, other: "BulkResult") -> "BulkResult":
+        """Return both results as one, with the first refusals."""
         return BulkResult(
-            changed=self.changed + changed,
-            unchanged=self.unchanged + len(answers) - len(refusals) - changed,
-            refused=self.refused + len(refusals),
-            refusals=(*self.refusals, *refusals)[:REFUSALS_MAX],
+            changed=self.changed + other.changed,
+            unchanged=self.unchanged + other.unchanged,
+            refused=self.refused + other.refused,
+            refusals=(*self.refusals, *other.refusals)[:REFUSALS_MAX],
         )
 
 
@@ -97,31 +104,42 @@ class Action:
     Attributes:
         name: The verb, as in `cancel`.
         of: The statuses of the runs that allow the action.
-        default_statuses: The statuses to act on if the caller does not filter by status.
+        default_statuses: The statuses to act on if the caller filters neither by status nor by ids.
+        named_statuses: The statuses to act on if the caller gives ids and no status.
         at_once: The maximum number of runs in one transaction.
     """
 
     name: str
     of: frozenset[RunStatus]
     default_statuses: frozenset[RunStatus]
+    named_statuses: frozenset[RunStatus]
     at_once: int = AT_ONCE
 
 
-CANCEL: Final = Action(name="cancel", of=ACTIVE, default_statuses=ACTIVE)
-TERMINATE: Final = Action(name="terminate", of=ACTIVE, default_statuses=ACTIVE)
+CANCEL: Final = Action(name="cancel", of=ACTIVE, default_statuses=ACTIVE, named_statuses=ACTIVE)
+TERMINATE: Final = Action(name="terminate", of=ACTIVE, default_statuses=ACTIVE, named_statuses=ACTIVE)
 _CAN_PAUSE: Final = ACTIVE - {RunStatus.PAUSED, RunStatus.CANCELLING}
-PAUSE: Final = Action(name="pause", of=_CAN_PAUSE, default_statuses=_CAN_PAUSE)
-# Blocked runs need an operator's attention, so they are resumed only with status="blocked".
-RESUME: Final = Action(name="resume", of=HELD, default_statuses=frozenset({RunStatus.PAUSED}))
+PAUSE: Final = Action(name="pause", of=_CAN_PAUSE, default_statuses=_CAN_PAUSE, named_statuses=_CAN_PAUSE)
+# Blocked runs need an operator's attention, so they are resumed only with status="blocked", or by their ids.
+RESUME: Final = Action(
+    name="resume", of=HELD, default_statuses=frozenset({RunStatus.PAUSED}), named_statuses=HELD
+)
 RERUN: Final = Action(
     name="run again",
     of=frozenset(RunStatus),
     default_statuses=frozenset({RunStatus.FAILED}),
+    named_statuses=TERMINAL,  # an active run would lose its work
     at_once=RERUNS_AT_ONCE,
 )
 
 
-REMOVE: Final = Action(name="remove", of=TERMINAL, default_statuses=TERMINAL, at_once=REMOVALS_AT_ONCE)
+REMOVE: Final = Action(
+    name="remove",
+    of=TERMINAL,
+    default_statuses=TERMINAL,
+    named_statuses=TERMINAL,
+    at_once=REMOVALS_AT_ONCE,
+)
 
 
 def action_filter(core: Core, action: Action, options: FilterOptions, where: str) -> RunFilter:
@@ -131,7 +149,8 @@ def action_filter(core: Core, action: Action, options: FilterOptions, where: str
     statuses asked for exclude the action.
     """
     which = run_filter(core.namespace, options, where)
-    statuses = (which.statuses & action.of) if which.statuses else action.default_statuses
+    unnamed = action.named_statuses if which.ids else action.default_statuses
+    statuses = (which.statuses & action.of) if which.statuses else unnamed
     if not statuses:
         requested = " or ".join(sorted(which.statuses))
         possible = ", ".join(sorted(action.of))
@@ -157,11 +176,39 @@ def apply_to_all(
     stored; it is safe to repeat the call.
     """
     result = BulkResult()
-    for page in _pages(dispatcher.core, which, action.at_once, checked_limit(limit)):
+
+    def read(after: ListPlace | None, wanted: int) -> Sequence[Run]:
+        query = ListRuns(which, after=after, oldest_first=True, limit=wanted)
+        return dispatcher.core.stores.persistence.read(query)
+
+    for page in filter(None, pages_of(read, action.at_once, None, checked_limit(limit), place_of)):
         answers: list[Answer] = list(dispatcher.dispatch_many([command(run) for run in page]))
         result = result.with_page(page, answers)
         on_page(result)
     return result
+
+
+def apply_page(
+    dispatcher: Dispatcher,
+    action: Action,
+    which: RunFilter,
+    command: Callable[[Run], ManyCommand],
+    *,
+    after: ListPlace | None,
+    limit: int,
+) -> tuple[BulkResult, ListPlace | None]:
+    """Apply an action to the next runs that match, oldest first, in one transaction.
+
+    Return the result and, if there may be more, the position to continue after. It is at most `limit` runs, and no more
+    than the action takes in one transaction.
+    """
+    wanted = min(limit, action.at_once)
+    query = ListRuns(which, after=after, oldest_first=True, limit=wanted)
+    runs = dispatcher.core.stores.persistence.read(query)
+    if not runs:
+        return BulkResult(), None
+    answers: list[Answer] = list(dispatcher.dispatch_many([command(run) for run in runs]))
+    return BulkResult().with_page(runs, answers), runs[-1].place if len(runs) == wanted else None
 
 
 def command_for(
@@ -197,20 +244,6 @@ _KINDS: Final[Mapping[str, type[RunCancel] | type[RunTerminate] | type[RunPause]
     PAUSE.name: RunPause,
     RESUME.name: RunResume,
 }
-
-
-def _pages(core: Core, which: RunFilter, size: int, limit: int | None) -> Iterator[tuple[Run, ...]]:
-    """Yield pages of runs. Paging by position visits each run once, even if its status changes in between."""
-    after, left = None, limit
-    while left is None or left > 0:
-        wanted = size if left is None else min(size, left)
-        query = ListRuns(which, after=after, oldest_first=True, limit=wanted)
-        page = core.stores.persistence.read(query)
-        if page:
-            yield page
-        if len(page) < wanted:
-            return
-        after, left = page[-1].place, None if left is None else left - wanted
 
 
 def _has_changed(answer: Answer) -> bool:

@@ -19,8 +19,9 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, RunCreate
+from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, RunCreate, RunCreated
 from holdfast.kernel.commands.codec import command_json
+from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.errors import CommandError, RunNotFoundError
 from holdfast.ports.queries.runs import FindRun
@@ -45,6 +46,7 @@ class Client(Dispatcher):
         self._batcher = core.own(GroupCommit(self._dispatch_many))
         self._has_around = around_dispatch(core.interceptors) is not None
         self._actor: Actor | None = None
+        self._request_id: str | None = None
 
     def acting_as(self, actor: Actor | None, /) -> Self:
         """Return this client for commands of an actor; unchanged for None. InvalidArgumentError."""
@@ -55,6 +57,22 @@ class Client(Dispatcher):
         client._actor = actor
         return client
 
+    def in_request(self, request_id: str, /) -> Self:
+        """Return this client for the commands of a request, whose audit entries have its id."""
+        client = copy(self)
+        client._request_id = request_id
+        return client
+
+    def in_namespace(self, namespace: str, /) -> Self:
+        """Return this client for another namespace of the store. InvalidNamespaceError."""
+        core = self.core.in_namespace(namespace)
+        if core is self.core:
+            return self
+        client = copy(self)
+        client.core = core
+        client._starting = StartCommandBuilder(namespace, client.core.registry, client.stored)
+        return client
+
     @override
     def dispatch(self, command: Command[R]) -> R:
         return super().dispatch(self._signed(command))
@@ -63,13 +81,19 @@ class Client(Dispatcher):
     def dispatch_many(self, commands: Sequence[Command[R]]) -> list[R | CommandError]:
         return super().dispatch_many([self._signed(command) for command in commands])
 
+    @override
+    def dispatch_together(self, commands: Sequence[Command[R]]) -> list[R]:
+        return super().dispatch_together([self._signed(command) for command in commands])
+
     def _signed(self, command: Command[R]) -> Command[R]:
-        """Return a command with its actor: this client's, if it is an operator's command without one."""
+        """Return an operator's command with its actor and its request: this client's, if it has none."""
         if not isinstance(command, OperatorCommand):
             return command
         signed: OperatorCommand[R] = command
         if signed.actor is None and self._actor is not None:
             signed = evolve(signed, actor=self._actor)
+        if signed.request_id is None and self._request_id is not None:
+            signed = evolve(signed, request_id=self._request_id)
         if signed.actor is not None and not signed.is_kept:
             _log.info("%s by %s: %s", signed.type, signed.actor.text, command_json(signed))
         return signed
@@ -90,6 +114,18 @@ class Client(Dispatcher):
         check_options(cast("dict[str, object]", options), StartOptions, "start")
         (command,) = self._starting.commands(((call, options.get("idempotency_key")),), options)
         return command
+
+    def start_plan(self, plan: Plan, text: str, options: StartOptions) -> RunCreated:
+        """Start a run of a plan, whose code this process lacks, with an input as JSON text. Raises what starts raise.
+
+        Invalid options are refused here, and the input is not checked.
+        """
+        check_options(cast("dict[str, object]", options), StartOptions, "start")
+        command = self._starting.command_of(plan, text, options)
+        client = copy(self)
+        client.core = self.core.with_plans((plan,))
+        client._has_around = True  # it shares no transaction with starts by other kernels
+        return client.dispatch(command)
 
     def create_all(self, calls: Iterable[Call[object]], options: StartAllOptions) -> list[RunCreate]:
         """Return the commands that start calls, as `create` does, with options that were checked.

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import anyio
 
 from holdfast.hosts.client.engine_methods import EngineMethods
+from holdfast.hosts.client.keys import Keys
+from holdfast.hosts.client.limits import Limits
+from holdfast.hosts.client.namespaces import Namespaces
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
@@ -18,6 +21,7 @@ from holdfast.hosts.wiring.stores import PATIENCE, Stores, open_stores
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import Actor
@@ -35,8 +39,14 @@ class Engine(EngineMethods):
     connections. `engine.sync` is the same for synchronous code.
     """
 
-    def __init__(self, core: Core, *, substitute: Substitute = unchanged) -> None:
-        super().__init__(SyncEngine(core, substitute=substitute))
+    def __init__(
+        self,
+        core: Core,
+        *,
+        schedules: Iterable[Schedule[object]] | None = None,
+        substitute: Substitute = unchanged,
+    ) -> None:
+        super().__init__(SyncEngine(core, schedules=schedules, substitute=substitute))
         self.core = core
         self.client = self._sync.client
         self.substitute = substitute
@@ -50,6 +60,7 @@ class Engine(EngineMethods):
         *,
         workflows: Iterable[WorkflowDefinition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
+        schedules: Iterable[Schedule[object]] | None = None,
         blobs: str | BlobStore | None = None,
         transport: str | JobTransport | None = None,
         scheduler: str | Scheduler | None = None,
@@ -68,6 +79,9 @@ class Engine(EngineMethods):
             workflows: The workflows that this engine can start and that its workers run.
             steps: Steps with a queue that a worker of this engine runs, whatever workflows call them. Steps that
                 durable functions in `workflows` mention by name are included.
+            schedules: The schedules that this code declares. At the first use with `migrate=True` they are created and
+                updated, and those that it does not declare any more are removed; an empty list removes all. With
+                `migrate=False`, run `holdfast schedule apply`. If omitted, declared schedules stay as they are.
             blobs: Where to keep large values: `file:///an/absolute/folder`, `s3://bucket/prefix` or a `BlobStore`. By
                 default in `<file>.blobs` beside a SQLite file, and inline in other stores.
             transport: What carries hints, instead of the store's own transport: the URL of an SQS queue,
@@ -96,6 +110,7 @@ class Engine(EngineMethods):
             open_stores(url, blobs, transport, patience, scheduler),
             workflows=workflows,
             steps=steps,
+            schedules=schedules,
             namespace=namespace,
             migrate=migrate,
             retry=retry,
@@ -112,6 +127,7 @@ class Engine(EngineMethods):
         *,
         workflows: Iterable[WorkflowDefinition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
+        schedules: Iterable[Schedule[object]] | None = None,
         namespace: str = "default",
         migrate: bool = True,
         retry: Retry | None = None,
@@ -138,7 +154,8 @@ class Engine(EngineMethods):
                 retry=retry,
                 ai=ai,
                 interceptors=interceptors,
-            )
+            ),
+            schedules=schedules,
         )
 
     async def __aenter__(self) -> Self:
@@ -169,10 +186,33 @@ class Engine(EngineMethods):
         engine.client = engine._sync.client
         return engine
 
+    def in_namespace(self, namespace: str, /) -> Self:
+        """Return this engine for another namespace of the store. See `SyncEngine.in_namespace`."""
+        engine = copy(self)
+        engine._sync = self._sync.in_namespace(namespace)
+        engine.core = engine._sync.core
+        engine.client = engine._sync.client
+        return engine
+
     @property
     def sync(self) -> SyncEngine:
         """The same engine for synchronous code."""
         return self._sync
+
+    @property
+    def limits(self) -> Limits:
+        """The limits and queues of the namespace, to be read and changed while the system runs."""
+        return Limits(self._sync.limits)
+
+    @property
+    def keys(self) -> Keys:
+        """The API keys of the server, which belong to the store."""
+        return Keys(self._sync.keys)
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """The namespaces of the store, to be created, described and deleted."""
+        return Namespaces(self._sync.namespaces)
 
     @property
     def kernel(self) -> Kernel:

@@ -10,18 +10,24 @@ from typing_extensions import TypeVar
 from holdfast.hosts.client import async_bodies
 from holdfast.hosts.client.bulk_actions import BulkResult
 from holdfast.hosts.client.run_handle import RunHandle
+from holdfast.hosts.client.schedule_handle import ScheduleHandle
+from holdfast.hosts.client.schedules import AppliedSchedule
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.events.flusher import FlushResult
 from holdfast.hosts.events.sinks import DeadLetterInfo, SinkInfo
 from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
 from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck
+from holdfast.hosts.inspection.audit_log import AuditInfo
 from holdfast.hosts.inspection.filters import CountOptions, FilterOptions, ListOptions
 from holdfast.hosts.inspection.run_info import RunInfo
+from holdfast.hosts.inspection.schedules import ScheduleInfo
+from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
+from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.commands import StagesWoken
 from holdfast.ports.actors import Actor
 from holdfast.ports.events import EventSink
@@ -42,7 +48,7 @@ class EngineMethods:
         Args:
             call: The call of a workflow: `my_workflow(argument)`.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
-                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides`, `signals`
+                `deadline`, `concurrency`, `attributes`, `annotations`, `overrides`, `signals`
                 and `actor`. See `StartOptions`.
 
         Raises:
@@ -120,8 +126,9 @@ class EngineMethods:
         """Return the runs of this namespace, newest first. They are read page by page.
 
         Args:
-            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
-                `all_generations`; the order: `oldest_first`; and `after` and `limit`. See `ListOptions`.
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
+                `ids`, `id_prefix`, `waiting` and `all_generations`; the order: `oldest_first`; and `after` and `limit`.
+                See `ListOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
@@ -132,8 +139,8 @@ class EngineMethods:
         """Count the runs of this namespace by status. Each requested status has an entry, 0 if no run has it.
 
         Args:
-            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
-                `all_generations`. See `CountOptions`.
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
+                `ids`, `id_prefix`, `waiting` and `all_generations`. See `CountOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
@@ -156,8 +163,8 @@ class EngineMethods:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
             actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
-            which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
-                Without `status`, all active runs. See `FilterOptions`.
+            which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
+                `ids` and `id_prefix`. Without `status`, all active runs. See `FilterOptions`.
 
         Raises:
             InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.
@@ -199,7 +206,10 @@ class EngineMethods:
         actor: Actor | None = None,
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
-        """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`."""
+        """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`.
+
+        With `ids` and no `status`, both.
+        """
         return await in_thread(
             lambda: self._sync.resume_all(reason=reason, limit=limit, actor=actor, **which)
         )
@@ -227,6 +237,8 @@ class EngineMethods:
     ) -> BulkResult:
         """Run all runs that match again, in transactions of at most 100 runs. Without `status`, the failed ones.
 
+        With `ids` and no `status`, all of them that have ended.
+
         Runs that can't be rerun from this point are refused; this does not affect the others. See
         `RunHandle.rerun_from`; otherwise as `cancel_all`.
 
@@ -243,6 +255,86 @@ class EngineMethods:
                 stage, version=version, reason=reason, limit=limit, actor=actor, **which
             )
         )
+
+    async def create_schedule(
+        self, schedule: Schedule[object], /, *, actor: Actor | None = None
+    ) -> ScheduleHandle:
+        """Create a schedule at run time, and return its handle.
+
+        Schedules that belong to the code are declared instead: `Engine.open(schedules=[...])`.
+
+        Args:
+            schedule: The schedule: `Schedule("nightly", report("emea"), when=Cron("30 2 * * *"))`.
+            actor: Who creates it; the engine's actor if omitted (see `acting_as`).
+
+        Raises:
+            InvalidArgumentError: `schedule` is not a schedule.
+            InvalidValueError: The input does not have the declared type.
+            UnstorableValueError: The input can't be stored as JSON.
+            ScheduleExistsError: A schedule of this name exists. Its handle can update it.
+            UnknownWorkflowError: The engine does not have the workflow.
+            InvalidCommandError: The schedule never fires after now, or its input is too long.
+        """
+        return ScheduleHandle(await in_thread(lambda: self._sync.create_schedule(schedule, actor=actor)))
+
+    def schedule(self, name: str, /) -> ScheduleHandle:
+        """Return a handle to a schedule, without checking that the schedule exists.
+
+        Args:
+            name: The name of the schedule.
+
+        Raises:
+            InvalidArgumentError: `name` is not a string.
+        """
+        return ScheduleHandle(self._sync.schedule(name))
+
+    def schedules(self) -> AsyncIterator[ScheduleInfo]:
+        """Return the schedules of this namespace, sorted by name. They are read page by page."""
+        return iterate_in_thread(self._sync.schedules())
+
+    def workers(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[WorkerInfo]:
+        """Return the workers of this namespace by the ids of their sessions, with what each holds.
+
+        Serverless hosts are listed while their session lasts. One that has died is listed until it is reaped, which
+        maintenance does soon after its lease has expired. They are read page by page.
+
+        Args:
+            after: Only those after this one: the `session` of the last one of the page before.
+            limit: How many at most; all if omitted.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number from 1.
+            InvalidArgumentError: `after` is not a string.
+        """
+        return iterate_in_thread(self._sync.workers(after=after, limit=limit))
+
+    async def queues(self) -> tuple[QueueInfo, ...]:
+        """Return the queues of this namespace that have jobs, are served by a live worker, or are paused, by name.
+
+        Each with what waits, runs and sleeps in it by the code that it needs, and which of that code no live worker
+        serves. `limits.set("queue:<name>", paused=True)` pauses one.
+        """
+        return await in_thread(self._sync.queues)
+
+    async def apply_schedules(
+        self, *, prune: bool = True, dry_run: bool = False, actor: Actor | None = None
+    ) -> list[AppliedSchedule]:
+        """Create and update the schedules that `Engine.open(schedules=[...])` declares.
+
+        An engine with `migrate=True` does this at its first use, so only others need to. A schedule whose declaration
+        has not changed stays as it is, whatever operators have changed meanwhile. An engine that was opened without
+        `schedules` applies and removes nothing; `schedules=[]` removes what was declared before.
+
+        Args:
+            prune: Remove declared schedules of this engine's workflows that it does not declare any more.
+            dry_run: Change nothing, and return what would change.
+            actor: Who applies them; the engine's actor if omitted (see `acting_as`).
+
+        Raises:
+            UnknownWorkflowError: The engine does not have the workflow of a schedule.
+            InvalidCommandError: A schedule never fires after now, or its input is too long.
+        """
+        return await in_thread(lambda: self._sync.apply_schedules(prune=prune, dry_run=dry_run, actor=actor))
 
     async def register_sink(
         self,
@@ -291,18 +383,37 @@ class EngineMethods:
         """
         return await in_thread(lambda: self._sync.flush(sinks))
 
-    def dead_letters(self, *, sink: str = "", run_id: str = "") -> AsyncIterator[DeadLetterInfo]:
+    def dead_letters(
+        self, *, sink: str = "", run_id: str = "", after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[DeadLetterInfo]:
         """Return the dead-lettered streams: the runs with an event that a sink refused. They are read page by page.
 
         Args:
             sink: Only those of this sink; of all sinks if omitted.
             run_id: Only those of this run; of all runs if omitted.
+            after: Only those after the one with this `cursor`.
+            limit: The maximum number of streams; None for all.
 
         Raises:
             SinkNotFoundError: The sink does not exist.
             RunNotFoundError: The run does not exist.
+            InvalidFilterError: `after` is not a cursor, or `limit` is not a number of at least 1.
         """
-        return iterate_in_thread(self._sync.dead_letters(sink=sink, run_id=run_id))
+        return iterate_in_thread(self._sync.dead_letters(sink=sink, run_id=run_id, after=after, limit=limit))
+
+    def audit(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[AuditInfo]:
+        """Return the audit log of this namespace, the newest entry first. It is read page by page.
+
+        Entries are kept for 400 days.
+
+        Args:
+            after: Only the entries before the one with this `cursor`.
+            limit: The maximum number of entries; None for all.
+
+        Raises:
+            InvalidFilterError: `after` is not a cursor, or `limit` is not a number of at least 1.
+        """
+        return iterate_in_thread(self._sync.audit(after=after, limit=limit))
 
     async def replay_dead_letters(
         self,
@@ -371,7 +482,7 @@ class EngineMethods:
         all_namespaces: bool = False,
         actor: Actor | None = None,
     ) -> Diagnosis:
-        """Check the runs, limits and sinks of this namespace against the invariants.
+        """Check the runs, limits, sinks and schedules of this namespace against the invariants.
 
         It takes no locks and uses bounded memory. Each finding is checked twice before it is reported.
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import attrs
 
-from holdfast.hosts.client.channel_discovery import ReachableChannels, channels_of
+from holdfast.hosts.wiring.channel_discovery import ReachableChannels, channels_of
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.signals import Signal

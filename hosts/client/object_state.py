@@ -28,11 +28,9 @@ def shape(value: object, depth: int = DEPTH) -> object:
     if isinstance(value, set | frozenset):
         return list(cast("set[object]", value))
     if depth == DEPTH:
-        slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
-        names = dict.fromkeys((*getattr(value, "__dict__", ()), *slots))
         return [
             (name, shape(getattr(value, name, None), depth - 1))
-            for name in names
+            for name in _attributes(value)
             if not isinstance(getattr_static(type(value), name, None), cached_property)
         ]
     return value

@@ -4,29 +4,23 @@ A query needs no worker. An update is validated on the replay before it is store
 carries it out.
 """
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 import attrs
 
 from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.object_state import holdings, is_same, shape
-from holdfast.hosts.client.replay_cache import CachedReplay, new_replay
+from holdfast.hosts.client.replay_cache import CachedReplay
 from holdfast.hosts.client.start_commands import idempotency_payload
 from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.function_events import call_of_update
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
 from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.functions.replay_check import machine_for, replayed
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.queries import (
-    Query,
-    UpdateCall,
-    names_of,
-    query_of,
-    update_of,
-)
+from holdfast.kernel.authoring.queries import Query, UpdateCall, names_of, query_of, update_of
 from holdfast.kernel.commands import RunUpdate
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.updates import NowhereError, RejectedError
@@ -221,21 +215,8 @@ def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:
     return code
 
 
-@contextmanager
-def _replayed(history: RunHistory, workflow: Workflow[..., object]) -> Generator[FunctionMachine]:
-    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
-    drive = FunctionReplay(machine, text_of)
-    try:
-        drive.open(history.rows)
-        if drive.fault is not None:
-            raise drive.fault
-        yield machine
-    finally:
-        drive.close()
-
-
 def _answer(history: RunHistory, workflow: Workflow[..., object], name: str, arguments: str) -> str:
-    with _replayed(history, workflow) as machine:
+    with replayed(history, workflow) as (machine, _):
         state, query = _exposed_method(history.id, machine, name, query_of)
         return _run_query(history, machine, state, query, arguments)
 
@@ -311,10 +292,9 @@ def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -
     if replay is None:
         history = read_history(client.core, run)
         new_rows = history.rows
-        machine = workflow.machine(
-            history.input, began_at=history.began_at, seed=history.key, run_id=history.id
-        )
-        replay = new_replay(run.key, workflow, machine, text_of)
+        machine = machine_for(history, workflow)
+        drive = FunctionReplay(machine, text_of)
+        replay = CachedReplay(run=run.key, workflow=workflow, drive=drive, machine=machine)
         try:
             replay.drive.open(new_rows)
             if replay.drive.fault is not None:

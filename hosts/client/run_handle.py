@@ -41,11 +41,13 @@ class RunHandle(Generic[Out]):
 
     Attributes:
         id: The run id.
+        joined: Whether the start that returned this handle joined a run, which was gathering starts.
     """
 
     def __init__(self, sync: SyncRunHandle[Out]) -> None:
         self._sync = sync
         self.id = sync.id
+        self.joined = sync.joined
 
     async def info(self, *, generation: int | None = None) -> RunInfo:
         """Return the status of the run, when it started, changed and ended, and its parent if it is a child run.
@@ -159,6 +161,8 @@ class RunHandle(Generic[Out]):
 
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
+
+        If the workflow splits the results of gathered starts, the handle that a start returned gives its own part.
 
         Waits for the generation that is the newest at the time of the call, and follows continue-as-new and the
         attempts of a run that is retried as a whole. If the run is rerun in the meantime, the call raises

@@ -1,10 +1,11 @@
 """Builds the commands that start runs from calls of workflows. Options shared by many calls are evaluated once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Literal, TypedDict
 
 from holdfast.hosts.client.message_checks import MessageChecks
+from holdfast.hosts.inspection.annotations import named_values
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
@@ -13,10 +14,14 @@ from holdfast.kernel.authoring.options import StartOptions, given_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
 from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
+from holdfast.kernel.limits.start_bounds import limited
+from holdfast.kernel.pipelines.input_attributes import attributes_in, joined_attributes
+from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.values import encode
 from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import canonical
+from holdfast.ports.records.limits import RunRatePlan
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
@@ -46,8 +51,9 @@ class _SharedFields(TypedDict):
     annotations: tuple[NewAnnotation, ...]
     start_at: Micros | None
     deadline: Micros | None
-    concurrency_key: str | None
-    concurrency_limit: int
+    weight: int | None
+    rate: RunRatePlan | None
+    units: int | None
     actor: Actor | None
 
 
@@ -77,6 +83,7 @@ class StartCommandBuilder:
         shared: _SharedFields | None = None
         workflow: _Started | None = None
         signals = options.get("signals", ())
+        concurrency = options.get("concurrency")
         for call, key in calls:
             check_call(call)
             if workflow is None or workflow.definition is not call.definition:
@@ -84,22 +91,48 @@ class StartCommandBuilder:
             definition = workflow.definition
             text = definition.input_text(call.value)
             payload = self._stored(text, "input", key)
+            items = _gathered_items(definition, call.value, options)
             shared = shared or self._shared_fields(options)
-            made.append(
-                RunCreate(
-                    idempotency_key=key,
-                    workflow=workflow.name,
-                    version=workflow.version,
-                    input=payload,
-                    given=None
-                    if key is None
-                    else idempotency_payload(encode(call.value, workflow.input_type), text),
-                    overrides=workflow.overrides,
-                    signals=self._all_sent(signals, key, shared["id"] or "", definition) if signals else (),
-                    **shared,
-                )
+            fields = _with_attributes(shared, definition.attributes_in(text), options)
+            command = RunCreate(
+                idempotency_key=key,
+                workflow=workflow.name,
+                version=workflow.version,
+                input=payload,
+                given=None
+                if key is None
+                else idempotency_payload(encode(call.value, workflow.input_type), text),
+                items=items,
+                input_size=len(text.encode()) if payload.blob is not None and _gathers(definition) else None,
+                overrides=workflow.overrides,
+                signals=self._all_sent(signals, key, shared["id"] or "", definition) if signals else (),
+                **fields,
             )
+            made.append(command if concurrency is None else limited(command, concurrency.plan))
         return made
+
+    def command_of(self, plan: Plan, text: str, options: StartOptions) -> RunCreate:
+        """Return the command that starts a run of a plan, whose code this process lacks, with an input as JSON text.
+
+        Nothing of it is checked here but the attributes that are taken from the input. Raises InvalidArgumentError.
+        """
+        key, concurrency = options.get("idempotency_key"), options.get("concurrency")
+        signals = enumerate(options.get("signals", ()))
+        command = RunCreate(
+            idempotency_key=key,
+            workflow=plan.workflow,
+            version=plan.version,
+            input=self._stored(text, "input", key),
+            signals=tuple(
+                self.channel_message(one, f"{key}/{number}" if key else None) for number, one in signals
+            ),
+            **_with_attributes(
+                self._shared_fields(options),
+                attributes_in(text, plan.attributes_from, plan.workflow),
+                options,
+            ),
+        )
+        return command if concurrency is None else limited(command, concurrency.plan)
 
     def _all_sent(
         self, signals: Iterable[Signal], key: str | None, run_id: str, definition: WorkflowDefinition[object]
@@ -148,16 +181,48 @@ class StartCommandBuilder:
             queue=given.queue,
             priority=given.priority,
             attributes=given.attributes if options.get("attributes") else None,
-            annotations=tuple(
-                NewAnnotation(name=name, value=encode(value, object))
-                for name, value in options.get("annotations", {}).items()
-            ),
+            annotations=named_values(options.get("annotations", {})),
             start_at=given.start_at,
             deadline=given.deadline,
-            concurrency_key=options.get("concurrency_key"),
-            concurrency_limit=options.get("concurrency_limit", 1),
+            weight=options.get("weight"),
+            rate=given.rate,
+            units=given.units,
             actor=options.get("actor"),
         )
+
+
+def _with_attributes(fields: _SharedFields, taken: Mapping[str, str], options: StartOptions) -> _SharedFields:
+    """Return the fields with the attributes that are taken from an input. Those of the options come first."""
+    if not taken:
+        return fields
+    found = fields.copy()
+    found["attributes"] = joined_attributes(None, taken, options.get("attributes"))
+    return found
+
+
+def _gathers(definition: WorkflowDefinition[object]) -> bool:
+    return isinstance(definition, Workflow) and definition.gather is not None
+
+
+def _gathered_items(
+    definition: WorkflowDefinition[object], value: object, options: StartOptions
+) -> int | None:
+    """Return how many items the call adds to the joined list, if lists are joined. InvalidArgumentError.
+
+    A start that is gathered has no id and no `start_at`.
+    """
+    if not isinstance(definition, Workflow) or definition.gather is None:
+        return None
+    for option, instead in (
+        ("id", "an idempotency_key starts once, and `by` keeps starts apart"),
+        ("start_at", "`quiet` and `within` of its Gather say when it begins"),
+    ):
+        if option in options:
+            raise InvalidArgumentError(
+                option,
+                f"start: {definition.name!r} gathers its starts, so a start has no {option}: leave it out; {instead}",
+            )
+    return definition.gathered_items(value)
 
 
 def idempotency_payload(given: str, text: str) -> Payload | None:

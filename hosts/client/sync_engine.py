@@ -1,6 +1,6 @@
 """The engine for synchronous code: starts runs, lists them and acts on many of them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from types import TracebackType
@@ -22,7 +22,18 @@ from holdfast.hosts.client.bulk_actions import (
     command_for,
 )
 from holdfast.hosts.client.client import Client
+from holdfast.hosts.client.schedules import (
+    SCHEDULE,
+    AppliedSchedule,
+    apply_schedules,
+    check_schedules,
+    put_command,
+)
+from holdfast.hosts.client.sync_keys import SyncKeys
+from holdfast.hosts.client.sync_limits import SyncLimits
+from holdfast.hosts.client.sync_namespaces import SyncNamespaces
 from holdfast.hosts.client.sync_run_handle import STAGE, SyncRunHandle, result_of_new
+from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
 from holdfast.hosts.events.flusher import Flusher, FlushResult
 from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
@@ -35,31 +46,36 @@ from holdfast.hosts.events.sinks import (
 )
 from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck, check_upgrade
+from holdfast.hosts.inspection.audit_log import AuditInfo, audit_infos
 from holdfast.hosts.inspection.filters import (
     CountOptions,
     FilterOptions,
     ListOptions,
     RunListQuery,
     checked_limit,
+    place_option,
     run_filter,
     run_list_query,
 )
 from holdfast.hosts.inspection.run_info import RunInfo, read_infos
+from holdfast.hosts.inspection.schedules import ScheduleInfo, schedule_info, schedule_rows
+from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo, queue_infos, worker_infos
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS, examine
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
+from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
-from holdfast.kernel.commands import (
-    StagesWoken,
-    StageWake,
-)
+from holdfast.kernel.authoring.schedules import Schedule
+from holdfast.kernel.commands import RunCreated, StagesWoken, StageWake
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.events import EventSink
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import CountRuns, ListRuns
-from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.validation import SINK, TEXT, TRUTH, an, by_name, check
 
 R = TypeVar("R")
@@ -72,9 +88,21 @@ _PAGE = 100
 class SyncEngine:
     """`Engine` for synchronous code: the same methods, blocking. `engine.sync` returns it."""
 
-    def __init__(self, core: Core, *, substitute: Substitute = unchanged) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        schedules: Iterable[Schedule[object]] | None = None,
+        substitute: Substitute = unchanged,
+    ) -> None:
         self.core = core
         self.client = Client(core)
+        self.declared_schedules = check_schedules(schedules or ())
+        """The schedules that the code declares."""
+        self.declares_schedules = schedules is not None
+        """Whether the code declares its schedules, even if it has none any more."""
+        if schedules is not None:
+            core.when_connected(self.apply_schedules)
         self.substitute = substitute
         """Replaces bodies in the workers of this engine, for tests."""
 
@@ -115,6 +143,41 @@ class SyncEngine:
         engine.client = self.client.acting_as(actor)
         return engine
 
+    def in_namespace(self, namespace: str, /) -> Self:
+        """Return this engine for another namespace of the store.
+
+        It has the same code, shares the connections of this one and closes with it. Declared schedules stay in the
+        namespace with which the engine was opened, and so do workers.
+
+        Args:
+            namespace: The name, as for `Engine.open`.
+
+        Raises:
+            InvalidNamespaceError: The namespace is too long or has other characters.
+        """
+        check("in_namespace", TEXT, namespace=namespace)
+        engine = copy(self)
+        engine.client = self.client.in_namespace(namespace)
+        engine.core = engine.client.core
+        engine.declared_schedules = ()
+        engine.declares_schedules = False
+        return engine
+
+    @property
+    def limits(self) -> SyncLimits:
+        """The limits and queues of the namespace, to be read and changed while the system runs."""
+        return SyncLimits(self.client)
+
+    @property
+    def keys(self) -> SyncKeys:
+        """The API keys of the server, which belong to the store."""
+        return SyncKeys(self.client)
+
+    @property
+    def namespaces(self) -> SyncNamespaces:
+        """The namespaces of the store."""
+        return SyncNamespaces(self.client)
+
     @property
     def kernel(self) -> Kernel:
         """The kernel, for commands that the engine has no method for."""
@@ -126,7 +189,7 @@ class SyncEngine:
         Args:
             call: The call of a workflow: `my_workflow(argument)`.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
-                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides`, `signals`
+                `deadline`, `concurrency`, `attributes`, `annotations`, `overrides`, `signals`
                 and `actor`. See `StartOptions`.
 
         Raises:
@@ -147,9 +210,7 @@ class SyncEngine:
         """Start a run. Also return whether it is certainly new."""
         command = self.client.create(call, options)
         created = self.client.dispatch(command)
-        handle: SyncRunHandle[R] = SyncRunHandle(
-            self.client, created.run_id, call.definition.output_type, created.run
-        )
+        handle = _handle_of(self.client, call, created)
         # With a key the reply may be that of an earlier start.
         return handle, created.created and command.idempotency_key is None
 
@@ -176,10 +237,7 @@ class SyncEngine:
         wanted = list(calls)
         commands = self.client.create_all(wanted, options)
         created = self.client.dispatch_all(commands)
-        return [
-            SyncRunHandle(self.client, one.run_id, call.definition.output_type, one.run)
-            for call, one in zip(wanted, created, strict=True)
-        ]
+        return [_handle_of(self.client, call, one) for call, one in zip(wanted, created, strict=True)]
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
         """Start a run, wait for its result and return it. A worker must be running.
@@ -226,8 +284,9 @@ class SyncEngine:
         """Return the runs of this namespace, newest first. They are read page by page.
 
         Args:
-            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
-                `all_generations`; the order: `oldest_first`; and `after` and `limit`. See `ListOptions`.
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
+                `ids`, `id_prefix`, `waiting` and `all_generations`; the order: `oldest_first`; and `after` and `limit`.
+                See `ListOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
@@ -238,8 +297,8 @@ class SyncEngine:
         """Count the runs of this namespace by status. Each requested status has an entry, 0 if no run has it.
 
         Args:
-            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
-                `all_generations`. See `CountOptions`.
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
+                `ids`, `id_prefix`, `waiting` and `all_generations`. See `CountOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
@@ -267,8 +326,8 @@ class SyncEngine:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
             actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
-            which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
-                Without `status`, all active runs. See `FilterOptions`.
+            which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
+                `ids` and `id_prefix`. Without `status`, all active runs. See `FilterOptions`.
 
         Raises:
             InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.
@@ -306,7 +365,10 @@ class SyncEngine:
         actor: Actor | None = None,
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
-        """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`."""
+        """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`.
+
+        With `ids` and no `status`, both.
+        """
         return self._act(RESUME, which, reason, limit, actor)
 
     def remove_all(
@@ -331,6 +393,8 @@ class SyncEngine:
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
         """Run all runs that match again, in transactions of at most 100 runs. Without `status`, the failed ones.
+
+        With `ids` and no `status`, all of them that have ended.
 
         Runs that can't be rerun from this point are refused; this does not affect the others. See
         `SyncRunHandle.rerun_from`; otherwise as `cancel_all`.
@@ -364,6 +428,96 @@ class SyncEngine:
         runs = action_filter(self.core, action, which, f"{action.name} all")
         command = command_for(action, reason=reason, stage=stage, version=version)
         return apply_to_all(self.client.acting_as(actor), action, runs, command, limit=limit)
+
+    def create_schedule(
+        self, schedule: Schedule[object], /, *, actor: Actor | None = None
+    ) -> SyncScheduleHandle:
+        """Create a schedule at run time, and return its handle.
+
+        Schedules that belong to the code are declared instead: `Engine.open(schedules=[...])`.
+
+        Args:
+            schedule: The schedule: `Schedule("nightly", report("emea"), when=Cron("30 2 * * *"))`.
+            actor: Who creates it; the engine's actor if omitted (see `acting_as`).
+
+        Raises:
+            InvalidArgumentError: `schedule` is not a schedule.
+            InvalidValueError: The input does not have the declared type.
+            UnstorableValueError: The input can't be stored as JSON.
+            ScheduleExistsError: A schedule of this name exists. Its handle can update it.
+            UnknownWorkflowError: The engine does not have the workflow.
+            InvalidCommandError: The schedule never fires after now, or its input is too long.
+        """
+        check("create_schedule", SCHEDULE, schedule=schedule)
+        self.client.acting_as(actor).dispatch(put_command(self.core, schedule))
+        return SyncScheduleHandle(self.client, schedule.name)
+
+    def schedule(self, name: str, /) -> SyncScheduleHandle:
+        """Return a handle to a schedule, without checking that the schedule exists.
+
+        Args:
+            name: The name of the schedule.
+
+        Raises:
+            InvalidArgumentError: `name` is not a string.
+        """
+        check("schedule", TEXT, name=name)
+        return SyncScheduleHandle(self.client, name)
+
+    def schedules(self) -> Iterator[ScheduleInfo]:
+        """Return the schedules of this namespace, sorted by name. They are read page by page."""
+        return map(schedule_info, schedule_rows(self.core))
+
+    def workers(self, *, after: str | None = None, limit: int | None = None) -> Iterator[WorkerInfo]:
+        """Return the workers of this namespace by the ids of their sessions, with what each holds.
+
+        Serverless hosts are listed while their session lasts. One that has died is listed until it is reaped, which
+        maintenance does soon after its lease has expired. They are read page by page.
+
+        Args:
+            after: Only those after this one: the `session` of the last one of the page before.
+            limit: How many at most; all if omitted.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number from 1.
+            InvalidArgumentError: `after` is not a string.
+        """
+        check("workers", TEXT.or_none, after=after)
+        return worker_infos(self.core, after, checked_limit(limit))
+
+    def queues(self) -> tuple[QueueInfo, ...]:
+        """Return the queues of this namespace that have jobs, are served by a live worker, or are paused, by name.
+
+        Each with what waits, runs and sleeps in it by the code that it needs, and which of that code no live worker
+        serves. `limits.set("queue:<name>", paused=True)` pauses one.
+        """
+        return queue_infos(self.core)
+
+    def apply_schedules(
+        self, *, prune: bool = True, dry_run: bool = False, actor: Actor | None = None
+    ) -> list[AppliedSchedule]:
+        """Create and update the schedules that `Engine.open(schedules=[...])` declares.
+
+        An engine with `migrate=True` does this at its first use, so only others need to. A schedule whose declaration
+        has not changed stays as it is, whatever operators have changed meanwhile. An engine that was opened without
+        `schedules` applies and removes nothing; `schedules=[]` removes what was declared before.
+
+        Args:
+            prune: Remove declared schedules of this engine's workflows that it does not declare any more.
+            dry_run: Change nothing, and return what would change.
+            actor: Who applies them; the engine's actor if omitted (see `acting_as`).
+
+        Raises:
+            UnknownWorkflowError: The engine does not have the workflow of a schedule.
+            InvalidCommandError: A schedule never fires after now, or its input is too long.
+        """
+        check("apply_schedules", TRUTH, prune=prune, dry_run=dry_run)
+        self.core.connect()
+        if not self.declares_schedules:
+            return []
+        return apply_schedules(
+            self.client, self.declared_schedules, prune=prune, dry_run=dry_run, actor=actor
+        )
 
     def register_sink(
         self,
@@ -416,19 +570,38 @@ class SyncEngine:
         self.core.connect()
         return Flusher(self.core, taken).flush()
 
-    def dead_letters(self, *, sink: str = "", run_id: str = "") -> Iterator[DeadLetterInfo]:
+    def dead_letters(
+        self, *, sink: str = "", run_id: str = "", after: str | None = None, limit: int | None = None
+    ) -> Iterator[DeadLetterInfo]:
         """Return the dead-lettered streams: the runs with an event that a sink refused. They are read page by page.
 
         Args:
             sink: Only those of this sink; of all sinks if omitted.
             run_id: Only those of this run; of all runs if omitted.
+            after: Only those after the one with this `cursor`.
+            limit: The maximum number of streams; None for all.
 
         Raises:
             SinkNotFoundError: The sink does not exist.
             RunNotFoundError: The run does not exist.
+            InvalidFilterError: `after` is not a cursor, or `limit` is not a number of at least 1.
         """
         check("dead_letters", TEXT, sink=sink, run_id=run_id)
-        return dead_letters(self.core, sink, run_id)
+        return dead_letters(self.core, sink, run_id, after=after, limit=checked_limit(limit))
+
+    def audit(self, *, after: str | None = None, limit: int | None = None) -> Iterator[AuditInfo]:
+        """Return the audit log of this namespace, the newest entry first. It is read page by page.
+
+        Entries are kept for 400 days.
+
+        Args:
+            after: Only the entries before the one with this `cursor`.
+            limit: The maximum number of entries; None for all.
+
+        Raises:
+            InvalidFilterError: `after` is not a cursor, or `limit` is not a number of at least 1.
+        """
+        return audit_infos(self.core, place_option({"after": after}), checked_limit(limit))
 
     def replay_dead_letters(
         self,
@@ -493,7 +666,7 @@ class SyncEngine:
         all_namespaces: bool = False,
         actor: Actor | None = None,
     ) -> Diagnosis:
-        """Check the runs, limits and sinks of this namespace against the invariants.
+        """Check the runs, limits, sinks and schedules of this namespace against the invariants.
 
         It takes no locks and uses bounded memory. Each finding is checked twice before it is reported.
 
@@ -518,13 +691,22 @@ class SyncEngine:
         )
 
     def _listed(self, wanted: RunListQuery) -> Iterator[RunInfo]:
-        after, left = wanted.after, wanted.limit
-        while left is None or left > 0:
-            page = _PAGE if left is None else min(_PAGE, left)
-            query = ListRuns(wanted.which, after=after, oldest_first=wanted.oldest_first, limit=page)
+        def read(after: ListPlace | None, limit: int) -> Sequence[Run]:
+            query = ListRuns(wanted.which, after=after, oldest_first=wanted.oldest_first, limit=limit)
             self.core.connect()
-            rows = self.core.stores.persistence.read(query)
-            yield from read_infos(self.core, rows)
-            if len(rows) < page:
-                return
-            after, left = rows[-1].place, None if left is None else left - page
+            return self.core.stores.persistence.read(query)
+
+        for page in pages_of(read, _PAGE, wanted.after, wanted.limit, place_of):
+            yield from read_infos(self.core, page)
+
+
+def _handle_of(client: Client, call: Call[R], created: RunCreated) -> SyncRunHandle[R]:
+    """Return the handle of a start: to its run, and to its part of the result if that is split."""
+    definition = call.definition
+    gather = definition.gather if isinstance(definition, Workflow) else None
+    part = None
+    if gather is not None and gather.split and created.first_item is not None:
+        part = (created.first_item, created.items or 0)
+    return SyncRunHandle(
+        client, created.run_id, definition.output_type, created.run, joined=created.joined, part=part
+    )

@@ -18,6 +18,7 @@ from holdfast.hosts.execution.artifacts import (
     artifacts_of,
     check_artifact_query,
 )
+from holdfast.hosts.execution.event_loops import CLOSED
 from holdfast.hosts.functions.history_document import RunHistory, read_history
 from holdfast.hosts.functions.published_values import published_value
 from holdfast.hosts.inspection.ai_calls import AiCallFilter, AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
@@ -92,7 +93,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
 
-CLOSED: Final = "the engine was closed while a run was waited for"
 NEW_SECONDS: Final = 0.02
 """Seconds for which `result_of_new` waits for a notification before it reads a run that was just started."""
 
@@ -105,13 +105,25 @@ class SyncRunHandle(Generic[Out]):
 
     Attributes:
         id: The run id.
+        joined: Whether the start that returned this handle joined a run, which was gathering starts.
     """
 
-    def __init__(self, client: Client, id: str, output_type: object, key: str | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        id: str,
+        output_type: object,
+        key: str | None = None,
+        *,
+        joined: bool = False,
+        part: tuple[int, int] | None = None,
+    ) -> None:
         self._client = client
         self._core = client.core
         self._output_type = output_type
         self.id = id
+        self.joined = joined
+        self._part = part
         self.newest_key = key
         """The key of the newest generation that this handle has read; None before the first read."""
 
@@ -142,8 +154,7 @@ class SyncRunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run or the generation does not exist.
         """
-        check("details", integer(1).or_none, generation=generation)
-        return read_run(self._core, self._row(generation))
+        return read_run(self._core, self._row(generation, "details"))
 
     def steps(self, *, generation: int | None = None) -> tuple[StepDetails, ...]:
         """Return the last 1,000 steps that a durable function called, the latest change last; empty for a pipeline.
@@ -156,8 +167,7 @@ class SyncRunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run or the generation does not exist.
         """
-        check("steps", integer(1).or_none, generation=generation)
-        return read_steps(self._core, self._row(generation))
+        return read_steps(self._core, self._row(generation, "steps"))
 
     def children(
         self, *, generation: int | None = None, **options: Unpack[ChildOptions]
@@ -172,8 +182,7 @@ class SyncRunHandle(Generic[Out]):
             RunNotFoundError: The run or the generation does not exist.
             InvalidFilterError: An option has an invalid value.
         """
-        check("children", integer(1).or_none, generation=generation)
-        return children_of(self._core, self._row(generation), options)
+        return children_of(self._core, self._row(generation, "children"), options)
 
     @overload
     def input(self, /, *, generation: int | None = None) -> object: ...
@@ -191,8 +200,7 @@ class SyncRunHandle(Generic[Out]):
             InvalidValueError: The input does not have this type.
             BlobMissingError: The blob of the input is missing.
         """
-        check("input", integer(1).or_none, generation=generation)
-        return decode(input_text(self._core, self._row(generation)), type)
+        return decode(input_text(self._core, self._row(generation, "input")), type)
 
     @overload
     def result_of(
@@ -231,12 +239,13 @@ class SyncRunHandle(Generic[Out]):
             BlobMissingError: The blob of the result is missing.
         """
         check("result_of", _POINT, point=point)
-        check("result_of", integer(1).or_none, generation=generation)
         name = point.name if isinstance(point, PlanNode | Step) else point
-        return decode(part_result_text(self._core, self._row(generation), name), type)
+        return decode(part_result_text(self._core, self._row(generation, "result_of"), name), type)
 
     def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
+
+        If the workflow splits the results of gathered starts, the handle that a start returned gives its own part.
 
         Waits for the generation that is the newest at the time of the call, and follows continue-as-new and the
         attempts of a run that is retried as a whole. If the run is rerun in the meantime, the call raises
@@ -294,8 +303,7 @@ class SyncRunHandle(Generic[Out]):
         """
         check("history", integer(0), after=after)
         check("history", integer(1), limit=limit)
-        check("history", integer(1).or_none, generation=generation)
-        return read_events(self._core, self._row(generation).key, after, limit)
+        return read_events(self._core, self._row(generation, "history").key, after, limit)
 
     def export_history(self, *, generation: int | None = None) -> RunHistory:
         """Return the input and the whole history of the run, with all values, as one document.
@@ -310,8 +318,7 @@ class SyncRunHandle(Generic[Out]):
             RunNotFoundError: The run or the generation does not exist.
             BlobMissingError: The blob of a value is missing.
         """
-        check("export_history", integer(1).or_none, generation=generation)
-        return read_history(self._core, self._row(generation))
+        return read_history(self._core, self._row(generation, "export_history"))
 
     def annotate(self, values: Mapping[str, object], /, **options: Unpack[AnnotateOptions]) -> RunAnnotated:
         """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
@@ -512,8 +519,7 @@ class SyncRunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run or the generation does not exist.
         """
-        check("messages", integer(1).or_none, generation=generation)
-        return messages_of(self._core, self._row(generation))
+        return messages_of(self._core, self._row(generation, "messages"))
 
     def message(self, sent: RunSignalled, /) -> MessageInfo:
         """Return a message and its state: `run.message(sent).state`. Follows it to later generations.
@@ -736,9 +742,7 @@ class SyncRunHandle(Generic[Out]):
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return preview_rerun(
-            self._core.stores.persistence,
-            self._core.kernel.workflows,
-            self._rerun(point, row, "", version),
+            self._core.stores.persistence, self._core.kernel.workflows, self._rerun(point, row, "", version)
         )
 
     def wake(
@@ -786,7 +790,11 @@ class SyncRunHandle(Generic[Out]):
     def output(self, run: Run) -> Out:
         """Return the result of an ended run. Raises RunFailedError or RunCancelledError if it has none."""
         if run.status is RunStatus.COMPLETED:
-            return cast("Out", decode(result_text(self._core, run), cast("Any", self._output_type)))
+            whole = cast("Out", decode(result_text(self._core, run), cast("Any", self._output_type)))
+            if self._part is None:
+                return whole
+            first, items = self._part
+            return cast("Out", cast("list[object]", whole)[first : first + items])
         if run.status is RunStatus.FAILED:
             raise RunFailedError(run.id, error_text(run) or "") from error_if_known(raised_of(run))
         raise RunCancelledError(run.id, ended_reason(run))
@@ -811,7 +819,9 @@ class SyncRunHandle(Generic[Out]):
             row=row,
         )
 
-    def _row(self, generation: int | None = None) -> Run:
+    def _row(self, generation: int | None = None, where: str = "") -> Run:
+        if where:
+            check(where, integer(1).or_none, generation=generation)
         return find_run(self._core, self.id, generation)
 
 

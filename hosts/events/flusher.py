@@ -94,10 +94,14 @@ class Flusher:
         """Return the sinks with events due. Every ten seconds, sweep for events that no stream records first."""
         if not self._sinks:
             return ()
-        if self._core.clock.monotonic() >= self._sweep_at:
-            self._sweep()
+        self.sweep_if_due()
         now = micros(self._core.clock.now())
         return self._core.stores.persistence.read(SinksWithDueStreams(self._core.namespace, self.names, now))
+
+    def sweep_if_due(self) -> None:
+        """Every ten seconds, sweep for events that no stream records."""
+        if self._core.clock.monotonic() >= self._sweep_at:
+            self._sweep()
 
     def flush(self, *, keep_on: Callable[[], bool] = lambda: True) -> FlushResult:
         """Deliver events until none is due or `keep_on` returns False."""
@@ -337,7 +341,7 @@ def _pending_of(
     events = [
         event_of(row, run, skips.get(str(row.number)))
         for row in rows
-        if run is not None and (_is_wanted(row.type, types) or str(row.number) in skips)
+        if run is not None and (is_wanted(row.type, types) or str(row.number) in skips)
     ]
     end = rows[-1].number if rows else stream.head_row
     return PendingEvents(
@@ -368,5 +372,6 @@ def event_of(row: HistoryRow, run: Run, skipped: Mapping[str, object] | None = N
     )
 
 
-def _is_wanted(kind: str, types: tuple[str, ...]) -> bool:
+def is_wanted(kind: str, types: tuple[str, ...]) -> bool:
+    """Return whether a sink for these types of events gets one of this type."""
     return not types or any(kind == one or (one.endswith("*") and kind.startswith(one[:-1])) for one in types)

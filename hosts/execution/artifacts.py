@@ -50,26 +50,18 @@ class ArtifactInfo:
     """Its hash, 64 hex digits. Every read verifies it."""
 
 
+@attrs.define(eq=False, repr=False)
 class AttemptArtifacts:
     """See `Artifacts`."""
 
-    def __init__(
-        self,
-        run: str,
-        kept: str | None,
-        place: BlobOwner,
-        stage: str,
-        persistence: Persistence,
-        payloads: Payloads,
-    ) -> None:
-        self._run = run
-        self._kept = kept
-        self._place = place
-        self._stage = stage
-        self._persistence = persistence
-        self._payloads = payloads
-        self.put_so_far: dict[str, ArtifactOutput] = {}
-        """The artifacts to be recorded when the attempt is settled, by name."""
+    _run: str
+    _kept: str | None
+    _place: BlobOwner
+    _stage: str
+    _persistence: Persistence
+    _payloads: Payloads
+    put_so_far: dict[str, ArtifactOutput] = attrs.field(factory=dict[str, ArtifactOutput], init=False)
+    """The artifacts to be recorded when the attempt is settled, by name."""
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
         """See `Artifacts.put`."""

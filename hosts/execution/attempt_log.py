@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.text import format_duration, one_line
-from holdfast.hosts.wiring.run_log import fields_of, log_blocked, run_logger
+from holdfast.hosts.wiring.run_log import log_blocked, log_of_run, run_logger
 from holdfast.kernel.commands import (
     Attempt,
     Blocked,
@@ -60,8 +60,6 @@ _ENDS: Final[Mapping[type[Outcome], str]] = {
 }
 """What each outcome is called in the log, after the number of the attempt."""
 
-_log = logging.getLogger("holdfast.runs")
-
 
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
     """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
@@ -81,16 +79,8 @@ def log_failed_step(run: Run, row: HistoryRow, *, is_blocked: bool) -> None:
 def log_refused_message(run: Run, row: HistoryRow) -> None:
     """Log a message that its function skipped, because it does not have the type of its channel."""
     refused = events.SignalRefused.from_row(row)
-    run_logger.warning(
-        "run %s (%s@%s) refused message %s for channel %r: %s",
-        run.id,
-        run.workflow,
-        run.version,
-        refused.row,
-        refused.channel,
-        one_line(refused.message),
-        extra=fields_of(run, "", None, refused.message),
-    )
+    text, message = " refused message %s for channel %r: %s", one_line(refused.message)
+    log_of_run(logging.WARNING, run, text, refused.row, refused.channel, message, error=refused.message)
 
 
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
@@ -113,13 +103,13 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
             facts = cast("dict[str, str]", parse(text))
             _log_failed_attempt(body, answer, _error(facts.get("type", ""), facts.get("message", "")))
         case outcome:
-            if _log.isEnabledFor(logging.DEBUG):
+            if run_logger.isEnabledFor(logging.DEBUG):
                 _log_ended_attempt(body, outcome, answer)
 
 
 def log_completed_step(run: Run, step: str, attempt: int, clock: Clock, started_at: Micros) -> None:
     """Log a completed attempt of an inline step."""
-    if _log.isEnabledFor(logging.DEBUG):
+    if run_logger.isEnabledFor(logging.DEBUG):
         length = format_duration(max(0, micros(clock.now()) - started_at))
         _debug(run, f"step {step!r}", step, attempt, f"completed after {length}")
 
@@ -129,15 +119,9 @@ def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
     where = (
         "" if is_function else f"{_place(attempt)}, {attempts_text(attempt.attempt, attempt.max_attempts)}: "
     )
-    run_logger.error(
-        "run %s (%s@%s) failed: %s%s",
-        run.id,
-        run.workflow,
-        run.version,
-        where,
-        error,
-        extra=fields_of(run, "" if is_function else attempt.node, attempt.attempt, error),
-    )
+    step = "" if is_function else attempt.node
+    text = " failed: %s%s"
+    log_of_run(logging.ERROR, run, text, where, error, step=step, attempt=attempt.attempt, error=error)
 
 
 def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
@@ -159,29 +143,15 @@ def _log_ended_attempt(body: Body, outcome: Outcome, answer: JobSettled) -> None
 
 
 def _debug(run: Run, place: str, step: str, attempt: int, what: str) -> None:
-    _log.debug(
-        "run %s (%s@%s), %s, attempt %s: %s",
-        run.id,
-        run.workflow,
-        run.version,
-        place,
-        attempt,
-        what,
-        extra=fields_of(run, step, attempt, ""),
-    )
+    text = ", %s, attempt %s: %s"
+    log_of_run(logging.DEBUG, run, text, place, attempt, what, step=step, attempt=attempt)
 
 
 def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str, wait: Micros | None) -> None:
-    run_logger.warning(
-        "run %s (%s@%s), %s, %s failed%s: %s",
-        run.id,
-        run.workflow,
-        run.version,
-        place,
-        count,
-        " for good" if wait is None else f", next attempt in {format_duration(max(0, wait))}",
-        error,
-        extra=fields_of(run, step, attempt, error),
+    following = " for good" if wait is None else f", next attempt in {format_duration(max(0, wait))}"
+    text = ", %s, %s failed%s: %s"
+    log_of_run(
+        logging.WARNING, run, text, place, count, following, error, step=step, attempt=attempt, error=error
     )
 
 

@@ -23,6 +23,7 @@ from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotReady, Suspended
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import Condition
+from holdfast.kernel.authoring.scheduled_runs import scheduled_from
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
@@ -44,6 +45,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.pipelines.input_attributes import attributes_in, joined_attributes
 from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.codec import class_name, json_name
@@ -54,8 +56,8 @@ from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.process_forks import renew_in_forks
-from holdfast.ports.records.job import JobKind, job_key, limit_of_attempts
-from holdfast.ports.records.run import GivenOptions, Run
+from holdfast.ports.records.job import JobKind, job_key, limit_of_attempts, remote_stage_of
+from holdfast.ports.records.run import GivenOptions, Run, attribute_texts
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import located, reference_from
 from holdfast.ports.structs import frozen
@@ -302,17 +304,21 @@ class Body:
     def _started(self) -> Outcome:
         child = self._plan.child
         assert child is not None
+        text = self._child_input(child)
+        taken = attributes_in(text, child.attributes_from or (), child.workflow)
+        given = None if child.attributes is None else attribute_texts(child.attributes)
         return ChildRunStarted(
             run_id=child_id(self.work.run, _where(self.attempt)),
             workflow=child.workflow,
             version=child.version,
             # Stored under a key of its own: the blob belongs to the child, and is removed with it.
-            input=self.payloads.put(
-                self._child_input(child),
-                attrs.evolve(self.place, run=self.attempt.job.replace(".", "-")),
-            ),
+            input=self.payloads.put(text, attrs.evolve(self.place, run=self.attempt.job.replace(".", "-"))),
             close_policy=child.close_policy,
-            options=GivenOptions(attributes=child.attributes, deadline=child.deadline_us),
+            options=GivenOptions(
+                attributes=joined_attributes(self.work.run.attributes, taken, given),
+                deadline=child.deadline_us,
+                weight=child.weight,
+            ),
         )
 
     def _child_input(self, child: ChildPlan) -> str:
@@ -434,6 +440,7 @@ class Body:
             idempotency_key=idempotency_key(attempt),
             deadline=None if until is None else instant(until),
             config=self.stage.read_config(plan.config),
+            scheduled=scheduled_from(self.work.run.scheduled),
             runtime=self.runtime,
         )
 
@@ -516,6 +523,10 @@ class Bodies:
         """Return the stage of an attempt if this process has its code. A cancel body may be missing in older code."""
         if attempt.kind is JobKind.STEP:
             return self._core.registry.step(attempt.definition)
+        if (
+            remote_stage_of(attempt.definition) is not None
+        ):  # only tests claim it, to take the place of remote workers
+            return self._core.registry.remote_stages.get(attempt.definition)
         stage = self._core.registry.stage(attempt.definition, attempt.node)
         if stage is None or attempt.kind is not JobKind.CANCEL:
             return stage

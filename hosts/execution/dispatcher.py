@@ -70,6 +70,13 @@ class Dispatcher:
         self.follow_up(*answers)
         return answers
 
+    def dispatch_together(self, commands: Sequence[Command[R]]) -> list[R]:
+        """Dispatch commands as `Kernel.dispatch_together` does, all or none, and carry out what follows."""
+        self.core.trust_clock(CLOCK_AGE_MAX)
+        replies = self.core.kernel.dispatch_together(commands)
+        self.follow_up(*replies)
+        return replies
+
     def follow_up(self, *replies: object) -> CarriedOut:
         """Carry out what follows from replies: admissions, results of child runs, blobs of removed runs.
 

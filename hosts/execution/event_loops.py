@@ -5,15 +5,20 @@ import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import CancelScope, NoEventLoopError, lowlevel
 
+from holdfast.hosts.execution.caught_calls import CaughtCall
+from holdfast.ports.errors import EngineClosedError
 from holdfast.ports.process_forks import leave_alone
 
 T = TypeVar("T")
+
+CLOSED: Final = "the engine was closed while a run was waited for"
 
 Run: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Any]
 
@@ -26,21 +31,11 @@ def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
     run = cast("Callable[[Callable[[], Awaitable[T]]], T]", runs.get() or anyio.run)
     if not _is_in_loop():
         return run(call)
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            results.append(run(call))
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=make, name="holdfast-bodies")
+    caught = CaughtCall(lambda: run(call))
+    thread = threading.Thread(target=caught, name="holdfast-bodies")
     thread.start()
     thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    return caught.result()
 
 
 class PersistentLoop:
@@ -117,6 +112,19 @@ def caller_into_loop() -> Callable[[Callable[[], object]], None]:
             return
 
     return call
+
+
+async def resolved(future: "Future[T]") -> T:
+    """Wait for a future of another thread, without a thread. EngineClosedError if the engine is closed meanwhile."""
+    done = anyio.Event()
+    in_loop = caller_into_loop()
+    future.add_done_callback(lambda _: in_loop(done.set))
+    if not future.done():
+        await done.wait()
+    try:
+        return future.result(0)
+    except CancelledError:
+        raise EngineClosedError(CLOSED) from None
 
 
 def loop_time() -> Callable[[], float]:

@@ -1,7 +1,7 @@
 """Conversion of exceptions of bodies into failures of attempts: the retry rule, and the text for people."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
@@ -75,13 +75,15 @@ def timeout_failure(
     With `cut` it was not its own timeout that ended it, but the end of the invocation that ran it.
     """
     match = _by_class(TimeoutError, stage.retry)
-    return Failure(
-        code="timeout",
-        message=cut_off(seconds) if cut else f"the attempt took longer than {timedelta(seconds=seconds)}",
-        type="TimeoutError",
-        retryable=not match.is_final,
-        rule=rule_for(match.error, stage.retry, plan.retry_rules),
-    )
+    rule = rule_for(match.error, stage.retry, plan.retry_rules)
+    failure = timed_out_failure(seconds, rule=rule, retryable=not match.is_final)
+    return attrs.evolve(failure, message=cut_off(seconds)) if cut else failure
+
+
+def timed_out_failure(seconds: float, *, rule: int | None, retryable: bool) -> Failure:
+    """Return the failure of an attempt that ran for longer than `seconds`, with its rule in the policy."""
+    message = f"the attempt took longer than {timedelta(seconds=seconds)}"
+    return Failure(code="timeout", message=message, type="TimeoutError", retryable=retryable, rule=rule)
 
 
 def total_failure(attempts: int, total: Micros, *, started: bool) -> Failure:
@@ -116,11 +118,36 @@ def retry_after_of(error: BaseException) -> Micros | None:
 def _by_class(kind: type[BaseException], retry: Retry | None) -> RetryMatch:
     """Return the match of an exception class, by the rule for its nearest base class."""
     listed = () if retry is None else (*retry.give_up_on, *retry.by_error)
-    rule = next((each for each in kind.__mro__ if each in listed), None)
-    hopeless = issubclass(kind, NEVER_AGAIN)
-    if retry is None or rule is None or (hopeless and not issubclass(rule, NEVER_AGAIN)):
-        return RetryMatch(is_final=hopeless)
+    rule, is_final = _nearest(kind, lambda each: each in listed)
+    if retry is None or rule is None:
+        return RetryMatch(is_final=is_final)
     return RetryMatch(is_final=True) if rule in retry.give_up_on else RetryMatch(rule)
+
+
+def _nearest(kind: type[BaseException], is_listed: Callable[[type], bool]) -> tuple[Any, bool]:
+    """Return the nearest listed base of a class, and whether it is final because it has none that counts."""
+    rule = next((each for each in kind.__mro__ if is_listed(each)), None)
+    hopeless = issubclass(kind, NEVER_AGAIN)
+    if rule is None or (hopeless and not issubclass(rule, NEVER_AGAIN)):
+        return None, hopeless
+    return rule, False
+
+
+def named_match(error: BaseException, names: Collection[str]) -> tuple[str | None, bool]:
+    """Return which of these classes an error is, by their names in a plan, and whether it is final in any case.
+
+    It is the rule of `retry_match`, for a host that knows the policy only as a document.
+    """
+    if isinstance(error, GiveUp):
+        return None, True
+    causes = (error.__cause__, error) if isinstance(error, RetryAfter) else (error,)
+    is_final = False
+    for each in causes:
+        if each is not None:
+            rule, is_final = _nearest(type(each), lambda base: rule_name(base) in names)
+            if rule is not None:
+                return rule_name(rule), False
+    return None, is_final and not isinstance(error, RetryAfter)
 
 
 def rule_for(error: type[Exception] | None, retry: Retry | None, rules: Sequence[RetryRule]) -> int | None:

@@ -3,7 +3,7 @@
 import atexit
 import threading
 from collections import OrderedDict
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -12,19 +12,25 @@ from holdfast.kernel.commands import Attempt
 from holdfast.kernel.functions.machine import evict_all
 from holdfast.ports.process_forks import leave_alone
 
+Kept = TypeVar("Kept", bound="HasFunction")
+
 FUNCTIONS_KEPT: Final = 1_000
 """The default number of functions that a worker keeps."""
 
 
-class SuspendedFunction(Protocol):
+class Closable(Protocol):
+    """A function in memory."""
+
+    def close(self) -> None:
+        """Evict the function from memory. Its code runs its clean-up handlers without effect."""
+        ...
+
+
+class SuspendedFunction(Closable, Protocol):
     """A function in memory that waits."""
 
     def suspend(self) -> None:
         """Release what the function does not need while it waits."""
-        ...
-
-    def close(self) -> None:
-        """Evict the function from memory. Its code runs its clean-up handlers without effect."""
         ...
 
 
@@ -41,16 +47,25 @@ class IdleFunction:
     drive: SuspendedFunction
 
 
-class FunctionCache:
-    """Keeps up to `size` waiting functions, and evicts the one that has waited longest.
+class HasFunction(Protocol):
+    """What a cache keeps of a function."""
+
+    @property
+    def drive(self) -> Closable:
+        """The function in memory."""
+        ...
+
+
+class EvictingCache(Generic[Kept]):
+    """Keeps up to `size` functions in memory, and evicts the one that was kept longest.
 
     Safe from any thread. Nothing is lost with an evicted function: the history is replayed instead.
     """
 
-    def __init__(self, size: int = 0) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
         self._is_closed = False
-        self._idle: OrderedDict[str, IdleFunction] = OrderedDict()
+        self._idle: OrderedDict[str, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def renew(self) -> None:
@@ -69,29 +84,58 @@ class FunctionCache:
         """Return the number of functions."""
         return len(self._idle)
 
+    def close(self) -> None:
+        """Evict all functions, and keep none from now on."""
+        with self._lock:
+            self._is_closed = True
+            out = list(self._idle.values())
+            self._idle.clear()
+        self._evict(*out)
+
+    def _put(self, key: str, kept: Kept) -> None:
+        with self._lock:
+            out = [former] if (former := self._idle.pop(key, None)) else []
+            self._idle[key] = kept
+            while len(self._idle) > (0 if self._is_closed else self._size):
+                out.append(self._idle.popitem(last=False)[1])
+        self._evict(*out)
+
+    def _pop(self, key: str) -> Kept | None:
+        with self._lock:
+            return self._idle.pop(key, None)
+
+    def _evict(self, *functions: Kept) -> None:
+        def close() -> None:
+            for one in functions:
+                one.drive.close()
+
+        if functions:
+            run_off_loop(close)
+
+
+class FunctionCache(EvictingCache[IdleFunction]):
+    """The cache of waiting functions."""
+
+    def __init__(self, size: int = 0) -> None:
+        super().__init__(size)
+
     def keep(self, idle: IdleFunction) -> None:
         """Suspend and keep a function that waits: its requests are recorded, and nothing of it is running."""
         idle.drive.suspend()
-        with self._lock:
-            out = [former] if (former := self._idle.pop(idle.job, None)) else []
-            self._idle[idle.job] = idle
-            while len(self._idle) > (0 if self._is_closed else self._size):
-                out.append(self._idle.popitem(last=False)[1])
-        _evict(out)
+        self._put(idle.job, idle)
 
     def take(self, attempt: Attempt, code: object) -> SuspendedFunction | None:
         """Remove and return the function of an attempt; None without one that is up to date.
 
         It is evicted if another worker may have driven it since, or if the code is another.
         """
-        with self._lock:
-            idle = self._idle.pop(attempt.job, None)
+        idle = self._pop(attempt.job)
         if idle is None:
             return None
         # Every claim raises the epoch by one: if this is the next epoch, no other worker has driven it since.
         if attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code:
             return idle.drive
-        _evict([idle])
+        self._evict(idle)
         return None
 
     def forget(self, job: str, epoch: int) -> None:
@@ -101,24 +145,7 @@ class FunctionCache:
             if idle is None or idle.epoch != epoch:
                 return
             del self._idle[job]
-        _evict([idle])
-
-    def close(self) -> None:
-        """Evict all functions, and keep none from now on."""
-        with self._lock:
-            self._is_closed = True
-            out = list(self._idle.values())
-            self._idle.clear()
-        _evict(out)
-
-
-def _evict(functions: list[IdleFunction]) -> None:
-    def close() -> None:
-        for one in functions:
-            one.drive.close()
-
-    if functions:
-        run_off_loop(close)
+        self._evict(idle)
 
 
 @atexit.register

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from holdfast.hosts.execution.caught_calls import CaughtCall
+
 T = TypeVar("T")
 
 
@@ -14,18 +16,8 @@ def run_off_loop(call: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return call()
-    results: list[T] = []
-    raised: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001  # raised again in the waiting thread
-            raised.append(error)
-
-    thread = threading.Thread(target=make, name="holdfast-replay")
+    caught = CaughtCall(call)
+    thread = threading.Thread(target=caught, name="holdfast-replay")
     thread.start()
     thread.join()
-    if raised:
-        raise raised[0]
-    return results[0]
+    return caught.result()

@@ -63,13 +63,7 @@ class OutputBuffer:
             if self._dropped:
                 lines.insert(0, _notice_of_dropped(self._dropped, lines[0]))
             heartbeat = () if self._heartbeat is None else (self._heartbeat,)
-            outputs = (
-                *lines,
-                *self._progress.values(),
-                *heartbeat,
-                *self._annotations,
-                *self._ai_calls,
-            )
+            outputs = (*lines, *self._progress.values(), *heartbeat, *self._annotations, *self._ai_calls)
             self._log.clear()
             self._dropped = 0
             self._progress = {}

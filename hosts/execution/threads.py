@@ -19,6 +19,7 @@ from anyio import CancelScope, CapacityLimiter
 from anyio.lowlevel import RunVar
 from typing_extensions import TypeVarTuple, Unpack, override
 
+from holdfast.hosts.execution.caught_calls import CaughtCall
 from holdfast.hosts.execution.event_loops import caller_into_loop
 from holdfast.ports.process_forks import renew_in_forks
 
@@ -65,19 +66,9 @@ async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> N
 
 async def result_in_thread(call: Callable[[], R]) -> R:
     """Run a call in a thread; return its result or raise its error. A cancelled caller abandons it."""
-    results: list[R] = []
-    errors: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
-            errors.append(error)
-
-    await make_in_thread(make)
-    if errors:
-        raise errors[0]
-    return results[0]
+    caught = CaughtCall(call)
+    await make_in_thread(caught)
+    return caught.result()
 
 
 async def in_thread(call: Callable[[Unpack[Arguments]], R], *arguments: *Arguments) -> R:

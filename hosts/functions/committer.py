@@ -13,7 +13,7 @@ from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.commands import JobRecord, JobRecorded, follow_up_of
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import CommandError
+from holdfast.ports.errors import CommandError, ConflictError
 from holdfast.ports.records.values import Micros
 
 _NOW_SECONDS: Final = 0.01
@@ -50,7 +50,7 @@ class Recorder:
     """Sends the records of functions to the store. One for each kernel in each event loop."""
 
     def __init__(self) -> None:
-        self._gathering = CallBatcher(_store)
+        self._gathering = CallBatcher(store_records)
 
     async def record(
         self, kernel: Kernel, drive: FunctionReplay, command: JobRecord, now: Callable[[], Micros]
@@ -118,7 +118,8 @@ class _Now:
         return self._now
 
 
-def _store(batch: Sequence[BatchedCall[Record]]) -> None:
+def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
+    """Store the records of these calls in one transaction. Each call gets its answer or its error."""
     first = batch[0].what
     kernel = first.kernel
     try:
@@ -126,6 +127,11 @@ def _store(batch: Sequence[BatchedCall[Record]]) -> None:
         answers = kernel.dispatch_many([call.what.command for call in batch])
         kernel.admit(first.command.namespace, follow_up_of(answers))
     except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
+        if isinstance(error, ConflictError) and len(batch) > 1:
+            # The damaged rows of one run must not block the functions whose records share its transaction.
+            for call in batch:
+                store_records((call,))
+            return
         for call in batch:
             call.error = error
         return

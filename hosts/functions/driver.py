@@ -51,7 +51,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import anyio
 import attrs
@@ -74,6 +74,7 @@ from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
+from holdfast.hosts.text import first_of
 from holdfast.kernel.commands import (
     Blocked,
     EventAppend,
@@ -128,7 +129,7 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
         outcome = await driver.run()
         return outcome  # `finally` reads it
     except Exception as error:  # noqa: BLE001  # any error concerns this function only
-        first = _first(error)
+        first = first_of(error)
         if isinstance(first, FencedError):
             return FunctionWaiting(
                 seen=0, wake_at=micros(body.parts.clock.now())
@@ -745,10 +746,3 @@ class _Driver:
         half = None if ends_at is None else (ends_at - self._body.started_at) // 2
         driven_for = now - self._body.started_at
         return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the first error of a nested group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error

@@ -12,10 +12,10 @@ from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChannelClosed,
     ChildEnded,
-    ChildNotified,
     ChildStarted,
     FunctionEvent,
     Row,
+    RunNotified,
     SignalReceived,
     StepCompleted,
     StepFailed,
@@ -51,12 +51,14 @@ def function_event(row: HistoryRow, event: events.HistoryEvent, text: Texts) -> 
             return StepFailed(call=call, step=step, error=error.raised, given=given)
         case events.ChildStarted(call=call, workflow=workflow, run=run):
             return ChildStarted(call=call, workflow=workflow, run=run)
-        case events.ChildFailed(call=str(call), workflow=workflow, run=run, message=message):
-            return ChildStarted(call=call, workflow=str(workflow), run=run, error=str(message))
-        case events.ChildSignalled(call=call, run=run, channel=channel, message=message, closed=is_closed):
-            return ChildNotified(call=call, run=run, error=message, closed=channel if is_closed else None)
-        case events.ChildCancelling(call=call, run=run):
-            return ChildNotified(call=call, run=run, is_cancel=True)
+        case events.ChildFailed(call=str(call), workflow=workflow, run=run, code=code, message=message):
+            return ChildStarted(
+                call=call, workflow=str(workflow), run=run, error=str(message), code=str(code)
+            )
+        case events.SignalSent(call=call, run=run, channel=channel, message=message, closed=is_closed):
+            return RunNotified(call=call, run=run, error=message, closed=channel if is_closed else None)
+        case events.CancelSent(call=call, run=run):
+            return RunNotified(call=call, run=run, is_cancel=True)
         case events.ChildCompleted(run=run):
             return ChildEnded(run=run, output=text(payload_of(row)))
         case events.ChildFailed(run=run, code=code, message=message, error=error):
@@ -68,8 +70,10 @@ def function_event(row: HistoryRow, event: events.HistoryEvent, text: Texts) -> 
             )
         case events.ChannelClosed(call=call, channel=channel):
             return ChannelClosed(call=call, channel=channel)
-        case events.SignalReceived(channel=channel, checked=is_checked):
-            return SignalReceived(channel=channel, text=text(payload_of(row)), checked=is_checked)
+        case events.SignalReceived(channel=channel, checked=is_checked, sender=sender):
+            return SignalReceived(
+                channel=channel, text=text(payload_of(row)), checked=is_checked, sender=sender
+            )
         case events.UpdateReceived(update=update, checked=is_checked):
             return UpdateReceived(
                 call=call_of_update(row.number),

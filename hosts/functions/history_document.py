@@ -8,6 +8,7 @@ from typing import Any, Final, Self, cast
 import attrs
 
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.values.codec import json_name
@@ -36,6 +37,9 @@ class RunHistory:
         created_at: When that generation was created. Aware, in UTC.
         rows: The rows by number, from 1 without gaps. Each payload is inline.
         error: Why it failed or was cancelled, as JSON text; None if neither.
+        scheduled: Which schedule started the run, as JSON text; None if none did.
+        parent: The id of the run that started it as a child run; None if none did.
+        attributes: Its attributes, as JSON text; None without any.
     """
 
     id: str
@@ -47,6 +51,22 @@ class RunHistory:
     created_at: datetime
     rows: tuple[HistoryRow, ...]
     error: str | None = None
+    scheduled: str | None = None
+    parent: str | None = None
+    attributes: str | None = None
+
+    @property
+    def facts(self) -> RunFacts:
+        """What the function of the run knows about it."""
+        return RunFacts(
+            id=self.id,
+            generation=self.generation,
+            workflow=self.workflow,
+            version=self.version,
+            parent=self.parent,
+            attributes=self.attributes,
+            scheduled=self.scheduled,
+        )
 
     @property
     def definition(self) -> str:
@@ -77,6 +97,12 @@ class RunHistory:
         }
         if self.error is not None:
             head["error"] = parse(self.error)
+        if self.scheduled is not None:
+            head["scheduled"] = parse(self.scheduled)
+        if self.parent is not None:
+            head["parent"] = self.parent
+        if self.attributes is not None:
+            head["attributes"] = parse(self.attributes)
         lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
         rows = ",\n".join(f"    {json.dumps(_row_document(row))}" for row in self.rows)
         return "\n".join(("{", *lines, '  "rows": [', rows, "  ]", "}", ""))
@@ -110,6 +136,9 @@ class RunHistory:
                     for index, row in enumerate(data["rows"])
                 ),
                 error=canonical(data["error"]) if data.get("error") is not None else None,
+                scheduled=canonical(data["scheduled"]) if data.get("scheduled") is not None else None,
+                parent=_text(data["parent"], "$.parent") if data.get("parent") is not None else None,
+                attributes=canonical(data["attributes"]) if data.get("attributes") is not None else None,
             )
         except KeyError as error:
             raise InvalidHistoryError(f"it has no {error}") from None
@@ -126,6 +155,9 @@ def read_history(core: Core, run: Run) -> RunHistory:
         raise InvalidHistoryError(f"no rows are left of the history of run {run.id!r}")
     first = kept[0]
     rows = [_inlined(core, row) for row in kept]
+    if run.gathered is not None:
+        # The document is replayed: its first row has the input as the function got it.
+        rows[0] = attrs.evolve(rows[0], payload=Payload(inline=core.inputs.input_of(run)))
     return RunHistory(
         id=run.id,
         generation=run.generation,
@@ -136,6 +168,9 @@ def read_history(core: Core, run: Run) -> RunHistory:
         created_at=instant(first.at if run.kept_rows else run.created_at),
         rows=tuple(rows),
         error=run.error,
+        scheduled=run.scheduled,
+        parent=run.parent_run,
+        attributes=run.attributes,
     )
 
 
@@ -157,12 +192,8 @@ def _inlined(core: Core, row: HistoryRow) -> HistoryRow:
 
 def _row_document(row: HistoryRow) -> dict[str, object]:
     document: dict[str, object] = {"number": row.number, "type": row.type, "at": _iso(row.at)}
-    if row.node is not None:
-        document["stage"] = row.node
-    if row.item is not None:
-        document["item"] = row.item
-    if row.epoch is not None:
-        document["epoch"] = row.epoch
+    place = {"stage": row.node, "item": row.item, "epoch": row.epoch}
+    document |= {name: value for name, value in place.items() if value is not None}
     if row.data is not None:
         document["data"] = events.facts_of(row)
     if row.payload is not None:

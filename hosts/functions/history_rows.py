@@ -11,26 +11,23 @@ from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.commands import (
+    CancelSend,
     ChannelClose,
     ChannelMessage,
-    ChildCancel,
     ChildRunStarted,
-    ChildSignal,
     ChildStart,
     EventAppend,
     FunctionRecord,
+    SignalSend,
     StepQueue,
 )
-from holdfast.kernel.functions.protocol import (
-    ChildRequest,
-    CloseRequest,
-    NotifyRequest,
-    UpdateOutcome,
-)
+from holdfast.kernel.functions.protocol import ChildRequest, CloseRequest, NotifyRequest, UpdateOutcome
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
-from holdfast.ports.records.run import ClosePolicy
+from holdfast.kernel.pipelines.input_attributes import joined_attributes
+from holdfast.ports.records.run import ClosePolicy, attribute_texts
 from holdfast.ports.records.values import Payload
+from holdfast.ports.structs import evolve
 
 Put = Callable[[str], Payload]
 """Stores the JSON text of a value: in the row, or as a blob if it is large."""
@@ -59,10 +56,7 @@ def _recorded(answer: UpdateOutcome, put: Put) -> EventAppend:
 
 def _error(raised: Raised) -> events.RecordedError:
     return events.RecordedError(
-        type=raised.type,
-        message=raised.message[:MESSAGE_MAX],
-        code=raised.code,
-        arguments=raised.arguments,
+        type=raised.type, message=raised.message[:MESSAGE_MAX], code=raised.code, arguments=raised.arguments
     )
 
 
@@ -103,17 +97,21 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
     place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
     if isinstance(request, NotifyRequest):
         if request.channel is None:
-            return ChildCancel(call=request.call, site=request.site, run_id=request.run, reason=request.text)
+            return CancelSend(call=request.call, site=request.site, run_id=request.run, reason=request.text)
         payload = body.payloads.put(request.text, place)
         sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
-        return ChildSignal(call=request.call, site=request.site, run_id=request.run, signal=sent)
+        return SignalSend(call=request.call, site=request.site, run_id=request.run, signal=sent)
+    options, taken = request.options, request.attributes_taken
+    if taken is not None:
+        given = None if options.attributes is None else attribute_texts(options.attributes)
+        options = evolve(options, attributes=joined_attributes(run.attributes, taken, given))
     child = ChildRunStarted(
         run_id=request.run or child_id(run, request.call),
         workflow=request.workflow,
         version=request.version,
         input=body.payloads.put(request.input, place),
         close_policy=ClosePolicy(request.parent_end),
-        options=request.options,
+        options=options,
     )
     return ChildStart(call=request.call, site=request.site, child=child)
 

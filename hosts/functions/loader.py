@@ -11,6 +11,7 @@ from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher
 from holdfast.hosts.functions.function_events import Texts
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
+from holdfast.kernel.functions.run_facts import facts_of
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
@@ -130,7 +131,7 @@ def _replayed(
         body.work.input,
         began_at=run.created_at if first is None else first.at,
         seed=run.key if first is None else first.run,
-        run_id=run.id,
+        run=facts_of(run),
     )
     drive = FunctionReplay(machine, text)
     drive.know(run)

@@ -11,7 +11,7 @@ import attrs
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.functions.function_events import is_unreadable
-from holdfast.kernel.authoring.pipeline_builder import rate_from
+from holdfast.kernel.authoring.pipeline_builder import rate_from, slots_from, slots_limit
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import EventPublish, Failure, QueuedStepJob, StepCancel, StepQueue
 from holdfast.kernel.functions.protocol import (
@@ -187,7 +187,8 @@ class QueuedSteps:
                 input=arguments,
                 attempts=policies.attempts_max(step),
                 priority=step.priority,
-                max_concurrency=step.max_concurrency,
+                max_concurrency=slots_limit(step.max_concurrency),
+                slots=slots_from(step.max_concurrency),
                 rate=rate_from(step.rate_limit),
             ),
         )

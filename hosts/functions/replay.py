@@ -96,6 +96,7 @@ from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step, parse_rows
 from holdfast.ports.errors import (
     STORE_ERRORS,
+    CancelRun,
     HistoryFullError,
     HoldfastError,
     InvalidValueError,
@@ -112,6 +113,8 @@ from holdfast.ports.structs import evolve
 
 BEHIND_MAX: Final[Micros] = 1_000_000
 """Microseconds that the clock of a function may be behind when a row is fed."""
+_NO_ROWS: Final[frozenset[int]] = frozenset()
+"""Shared by all functions without unread messages: an empty set for each would take 216 bytes."""
 _CONCERN_IT: Final = (
     events.FUNCTION_EVENTS
     | events.READ_FIRST
@@ -169,12 +172,7 @@ class FunctionReplay:
         """What receives the function's output; None while it is only replayed."""
 
     def open(
-        self,
-        history: Sequence[HistoryRow],
-        *,
-        seen: int = 0,
-        now: Micros | None = None,
-        begins: bool = False,
+        self, history: Sequence[HistoryRow], *, seen: int = 0, now: Micros | None = None, begins: bool = False
     ) -> None:
         """Call the function and feed it the history after the row `seen`; rows up to that one do not concern it.
 
@@ -218,7 +216,8 @@ class FunctionReplay:
 
     def know(self, run: Run) -> None:
         """Note which messages are unread according to the run, which was read before its history."""
-        self._recorded_mailbox = run.last_row, frozenset(mailbox_from(run.mailbox).unread)
+        unread = mailbox_from(run.mailbox).unread
+        self._recorded_mailbox = run.last_row, frozenset(unread) if unread else _NO_ROWS
 
     def received(self) -> tuple[int, ...]:
         """Return the row numbers of the messages that the function has received and that are not recorded as such."""
@@ -353,9 +352,9 @@ class FunctionReplay:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the function ended as cancelled: by a request, or by a CancelledError of its own."""
+        """Whether the function ended as cancelled: by a request, or by a CancelRun or CancelledError of its own."""
         ended = self.ended
-        return isinstance(ended, FunctionFailed) and isinstance(ended.error, CancelledError)
+        return isinstance(ended, FunctionFailed) and isinstance(ended.error, CancelRun | CancelledError)
 
     @property
     def unread(self) -> frozenset[int]:
@@ -621,8 +620,8 @@ class FunctionReplay:
             case (
                 events.ChildStarted(call=call)
                 | events.ChildFailed(call=str(call))
-                | events.ChildSignalled(call=call)
-                | events.ChildCancelling(call=call)
+                | events.SignalSent(call=call)
+                | events.CancelSent(call=call)
                 | events.ChannelClosed(call=call)
             ):
                 self._todo.children.pop(call, None)

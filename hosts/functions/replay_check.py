@@ -4,7 +4,8 @@ The rows reach the function through `FunctionReplay`, as in live runs, so code t
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,6 +18,7 @@ from holdfast.hosts.functions.history_document import RunHistory, text_of
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     Ended,
     FunctionContinued,
@@ -123,12 +125,7 @@ def replay(
 
 def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> ReplayResult:
     """Replay in this thread, in which no event loop may run. See `replay`."""
-    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
-    drive = FunctionReplay(machine, text_of)
-    try:
-        drive.open(history.rows)
-        if drive.fault is not None:
-            raise drive.fault
+    with replayed(history, workflow) as (machine, drive):
         waits_for = tuple(map(_waiting, machine.pending_requests))
         if drive.waits_for_others:
             waits_for += (PendingCall(what="a message, or the end of a child run"),)
@@ -138,8 +135,32 @@ def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> ReplayR
         return ReplayResult(
             history=history, ended=drive.ended, waits_for=waits_for, as_recorded=recorded is not None
         )
+
+
+@contextmanager
+def replayed(
+    history: RunHistory, workflow: Workflow[..., object]
+) -> Generator[tuple[FunctionMachine, FunctionReplay]]:
+    """Replay a history, and close the replay at the end of the block. Raises what the replay failed with."""
+    machine = machine_for(history, workflow)
+    drive = FunctionReplay(machine, text_of)
+    try:
+        drive.open(history.rows)
+        if drive.fault is not None:
+            raise drive.fault
+        yield machine, drive
     finally:
         drive.close()
+
+
+def machine_for(history: RunHistory, workflow: Workflow[..., object]) -> FunctionMachine:
+    """Return the machine that runs the function of a history from its start."""
+    return workflow.machine(
+        history.input,
+        began_at=history.began_at,
+        seed=history.key,
+        run=history.facts,
+    )
 
 
 def load_history(history: RunHistory | str | os.PathLike[str]) -> RunHistory:

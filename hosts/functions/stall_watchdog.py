@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 import anyio
 
+from holdfast.hosts.execution.caught_calls import CaughtCall
 from holdfast.hosts.execution.event_loops import Event
 from holdfast.hosts.execution.threads import begin_in_thread
 from holdfast.ports.errors import WorkflowStalledError
@@ -32,20 +33,14 @@ async def run_watched(call: Callable[[], T], turn: Callable[[], int]) -> T:
     not change for about two seconds: then the call is abandoned, and the caller has to stop the function.
     """
     threads: list[int] = []
-    results: list[T] = []
-    errors: list[BaseException] = []
+    caught = CaughtCall(call)
 
     def make() -> None:
         threads.append(threading.get_ident())
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
-            errors.append(error)
+        caught()
 
     await wait_watched(begin_in_thread(make), turn, threads)
-    if errors:
-        raise errors[0]
-    return results[0]
+    return caught.result()
 
 
 async def wait_watched(done: Event, turn: Callable[[], int], threads: list[int]) -> None:

@@ -12,12 +12,7 @@ from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.execution.attempt_log import log_completed_step
 from holdfast.hosts.execution.bodies import Body
-from holdfast.hosts.execution.failures import (
-    MESSAGE_MAX,
-    cut_off,
-    retry_after_of,
-    traceback_text,
-)
+from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, retry_after_of, traceback_text
 from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.pending_calls import StepAttempt

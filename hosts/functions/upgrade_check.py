@@ -4,8 +4,9 @@ It replays the histories of functions, and reads the stored input of each run's 
 """
 
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
@@ -14,6 +15,7 @@ from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.history_document import RunHistory, read_history
 from holdfast.hosts.functions.replay_check import ReplayResult, replay_here
+from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import WorkflowDefinition
@@ -37,6 +39,7 @@ from holdfast.ports.errors import (
     SchemaError,
     UnreadableValueError,
 )
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.records.job import JobKind
@@ -214,17 +217,11 @@ def _sampled(core: Core, which: RunFilter, limit: int | None, sample: Sample) ->
 
 
 def _listed(core: Core, which: RunFilter, limit: int | None, *, oldest_first: bool) -> Iterator[Run]:
-    after, left = None, limit
-    while left is None or left > 0:
-        most = _PAGE if left is None else min(_PAGE, left)
-        page = core.stores.persistence.read(
-            ListRuns(which, after=after, oldest_first=oldest_first, limit=most)
-        )
-        yield from page
-        if len(page) < most:
-            return
-        after = page[-1].place
-        left = None if left is None else left - len(page)
+    def page(after: ListPlace | None, most: int) -> Sequence[Run]:
+        query = ListRuns(which, after=after, oldest_first=oldest_first, limit=most)
+        return core.stores.persistence.read(query)
+
+    return chain.from_iterable(pages_of(page, _PAGE, None, limit, place_of))
 
 
 def _verdict(replayed: ReplayResult) -> UpgradeVerdict:

@@ -1,6 +1,6 @@
 """Model calls of a run: listed and added up."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final, Literal, TypedDict, cast
@@ -14,6 +14,7 @@ from holdfast.hosts.inspection.filters import (
     text_option,
     truth_option,
 )
+from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.ai import cost_of
 from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal
@@ -111,6 +112,9 @@ class AiTotals:
     """The same totals per model or per topic."""
 
 
+attrs.resolve_types(AiTotals)  # it has parts of its own class, which a client reads by its types
+
+
 def ai_calls_of(core: Core, run: str, options: AiCallFilter) -> Iterator[AiCallInfo]:
     """Return the model calls of a run, oldest first, read page by page. Options are checked at once.
 
@@ -121,7 +125,15 @@ def ai_calls_of(core: Core, run: str, options: AiCallFilter) -> Iterator[AiCallI
     text_option(given, "topic")
     text_option(given, "model")
     truth_option(given, "texts")
-    return _listed(core, run, options, place_option(given), number_option(given, "limit", 1))
+    topic, model, texts = options.get("topic"), options.get("model"), options.get("texts", False)
+
+    def read(after: ListPlace | None, limit: int) -> Sequence[AiCall]:
+        return core.stores.persistence.read(
+            AiCallsOf(run, topic=topic, model=model, after=after, limit=limit)
+        )
+
+    pages = pages_of(read, _PAGE, place_option(given), number_option(given, "limit", 1), place_of)
+    return (_info(core, call, texts=texts) for page in pages for call in page)
 
 
 def ai_totals_of(core: Core, run: str, topic: str | None, by: Literal["model", "topic"]) -> AiTotals:
@@ -129,31 +141,9 @@ def ai_totals_of(core: Core, run: str, topic: str | None, by: Literal["model", "
     if by not in ("model", "topic"):
         raise InvalidFilterError("by", f"is {by!r}; it is 'model' or 'topic'")
     parts = core.stores.persistence.read(AiTotalsOf(run, topic=topic, by=by))
-    return AiTotals(
-        calls=sum(part.calls for part in parts),
-        failed=sum(part.failed for part in parts),
-        unpriced=sum(part.unpriced for part in parts),
-        input_tokens=sum(part.input_tokens for part in parts),
-        output_tokens=sum(part.output_tokens for part in parts),
-        cost=cost_of(sum(part.cost for part in parts)),
-        duration=timedelta(microseconds=sum(part.duration for part in parts)),
-        parts=tuple(map(_total, parts)),
-    )
-
-
-def _listed(
-    core: Core, run: str, options: AiCallFilter, after: ListPlace | None, left: int | None
-) -> Iterator[AiCallInfo]:
-    topic, model = options.get("topic"), options.get("model")
-    while left is None or left > 0:
-        page = _PAGE if left is None else min(_PAGE, left)
-        calls = core.stores.persistence.read(
-            AiCallsOf(run, topic=topic, model=model, after=after, limit=page)
-        )
-        yield from (_info(core, call, texts=options.get("texts", False)) for call in calls)
-        if len(calls) < page:
-            return
-        after, left = calls[-1].place, None if left is None else left - page
+    numbers = [field.name for field in attrs.fields(AiTotal) if field.name != "name"]
+    whole = AiTotal(name="", **{name: sum(getattr(part, name) for part in parts) for name in numbers})
+    return attrs.evolve(_total(whole), parts=tuple(map(_total, parts)))
 
 
 def _info(core: Core, call: AiCall, *, texts: bool) -> AiCallInfo:

@@ -1,6 +1,6 @@
 """Annotations of a run: writing and listing them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypedDict, cast
 
@@ -13,6 +13,7 @@ from holdfast.hosts.inspection.filters import (
     place_option,
     text_option,
 )
+from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import NewAnnotation, RunAnnotate
 from holdfast.kernel.values import encode
@@ -148,19 +149,12 @@ def annotations_of(core: Core, run: str, options: AnnotationOptions) -> Iterator
         since=instant_option(given, "since"),
         until=instant_option(given, "until"),
     )
-    return _listed(core, run, which, place_option(given), number_option(given, "limit", 1))
 
+    def read(after: ListPlace | None, limit: int) -> Sequence[Annotation]:
+        return core.stores.persistence.read(AnnotationsOf(run, which, after=after, limit=limit))
 
-def _listed(
-    core: Core, run: str, which: AnnotationFilter, after: ListPlace | None, left: int | None
-) -> Iterator[AnnotationInfo]:
-    while left is None or left > 0:
-        page = _PAGE if left is None else min(_PAGE, left)
-        found = core.stores.persistence.read(AnnotationsOf(run, which, after=after, limit=page))
-        yield from map(annotation_info, found)
-        if len(found) < page:
-            return
-        after, left = found[-1].place, None if left is None else left - page
+    pages = pages_of(read, _PAGE, place_option(given), number_option(given, "limit", 1), place_of)
+    return (annotation_info(one) for page in pages for one in page)
 
 
 def annotation_info(annotation: Annotation) -> AnnotationInfo:

@@ -8,6 +8,8 @@ ENTRIES_MAX: Final = 1_000
 """How many entries a list in a document has: jobs, steps, annotations, progress."""
 CHILDREN_SHOWN: Final = 20
 """How many child runs, the newest, the details of a run list."""
+SCHEDULES_PAGE: Final = 100
+"""How many schedules are read at once."""
 CHILDREN_PAGE: Final = 100
 """How many child runs are read at a time."""
 PREVIEW_MAX: Final = 4_096

@@ -1,6 +1,6 @@
 """Child runs of a run: listed from its history, with their present states."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TypedDict, cast
@@ -90,6 +90,11 @@ def _children(core: Core, run: Run, before: int | None, page: int) -> Iterator[C
     seen: set[str] = set()  # a stage whose job was repaired starts its child again
     while found := list(islice(rows, page)):
         yield from _infos(core, found, seen)
+
+
+def children_in(core: Core, rows: Iterable[HistoryRow]) -> list[ChildInfo]:
+    """Return the child runs of a durable function that were started in these history rows, in their order."""
+    return list(_infos(core, [row for row in rows if row.type == events.ChildStarted.type], set()))
 
 
 def _infos(core: Core, rows: Sequence[HistoryRow], seen: set[str]) -> Iterator[ChildInfo]:

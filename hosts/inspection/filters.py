@@ -8,6 +8,7 @@ import attrs
 
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import check_options
+from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.pagination import ListPlace, list_place
@@ -15,6 +16,8 @@ from holdfast.ports.queries.runs import RunFilter
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros
 
+IDS_MAX: Final = 100
+"""The maximum number of ids in a filter."""
 ATTRIBUTES_MAX: Final = 10
 """The maximum number of attributes, and of annotations, in a filter: each one joins another table."""
 
@@ -30,6 +33,8 @@ class FilterOptions(TypedDict, total=False):
         since: Created at this instant or later. Aware.
         until: Created before this instant. Aware.
         ended_before: Ended before this instant. Aware.
+        ids: The run id is one of these, 1 to 100.
+        id_prefix: How the run id begins, in 1 to 256 characters; case counts.
         waiting: Whether only runs count that wait: they are `running`, and none of their jobs is queued or runs.
             They wait for a time, a message, a child run, external work, a retry or a limit.
     """
@@ -41,6 +46,8 @@ class FilterOptions(TypedDict, total=False):
     since: datetime | None
     until: datetime | None
     ended_before: datetime | None
+    ids: Iterable[str] | None
+    id_prefix: str | None
     waiting: bool
 
 
@@ -111,6 +118,8 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
     return RunFilter(
         namespace=namespace,
         workflow=_workflow(given.get("workflow")),
+        ids=_ids(given.get("ids")),
+        id_prefix=_id_prefix(given.get("id_prefix")),
         statuses=frozenset({RunStatus.RUNNING}) if waiting else statuses,
         waiting=waiting,
         created_from=since,
@@ -142,6 +151,35 @@ def _workflow(value: object) -> str | None:
     if not isinstance(value, WorkflowDefinition):
         raise InvalidFilterError("workflow", f"is {value!r}; it must be a workflow or the name of one")
     return cast("WorkflowDefinition[object]", value).name
+
+
+def _ids(value: object) -> frozenset[str]:
+    if value is None:
+        return frozenset()
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidFilterError("ids", f"is {value!r:.80}; it must be a list of run ids")
+    found: set[str] = set()
+    for one in cast("Iterable[object]", value):
+        if not isinstance(one, str) or not 1 <= len(one) <= ID_MAX:
+            raise InvalidFilterError(
+                "ids", f"has {one!r:.80}; a run id is a string of 1 to {ID_MAX} characters"
+            )
+        found.add(one)
+        if len(found) > IDS_MAX:
+            raise InvalidFilterError("ids", f"has more than {IDS_MAX} ids; send the others with another call")
+    # To act on none of the runs that were meant must not become to act on all.
+    if not found:
+        raise InvalidFilterError("ids", "has no id in it; omit it for runs with any id")
+    return frozenset(found)
+
+
+def _id_prefix(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and 1 <= len(value) <= ID_MAX):
+        return value
+    problem = f"has {len(value):,} characters" if isinstance(value, str) else f"is {value!r}"
+    raise InvalidFilterError(
+        "id_prefix", f"{problem}; give the first 1 to {ID_MAX} characters of the ids, or omit it for all ids"
+    )
 
 
 def _statuses(value: object) -> frozenset[RunStatus]:

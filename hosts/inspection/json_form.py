@@ -44,8 +44,13 @@ def json_form(value: object) -> object:
 
 @cache
 def keys_of(cls: type[attrs.AttrsInstance]) -> Mapping[str, str]:
-    """Return the keys of the JSON form of an attrs class, by the names of its fields."""
+    """Return the keys of the JSON form of an attrs class, by the names of its fields.
+
+    A field `from_` has the key `from`, which is a keyword of Python.
+    """
     return {
-        one.name: f"{one.name}_seconds" if timedelta in (one.type, *get_args(one.type)) else one.name
+        one.name: f"{one.name}_seconds"
+        if timedelta in (one.type, *get_args(one.type))
+        else one.name.removesuffix("_")
         for one in attrs.fields(cls)
     }

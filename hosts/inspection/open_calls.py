@@ -10,9 +10,10 @@ import attrs
 
 from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.execution.step_policies import StepPolicies
-from holdfast.hosts.functions.history_document import read_history, text_of
+from holdfast.hosts.functions.history_document import read_history
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.functions.replay_check import replayed
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.steps import Step
@@ -84,15 +85,8 @@ def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
         policies = StepPolicies(stage_of(plan.node(plan.function or "")).steps)
 
         def look() -> OpenCalls | None:
-            machine = workflow.machine(
-                history.input, began_at=history.began_at, seed=history.key, run_id=history.id
-            )
-            drive = FunctionReplay(machine, text_of)
-            try:
-                drive.open(history.rows)
+            with replayed(history, workflow) as (machine, drive):
                 return None if drive.is_over else _waits(machine, drive, policies, now, history.rows[-1].at)
-            finally:
-                drive.close()
 
         return run_off_loop(look)
     except HoldfastError:

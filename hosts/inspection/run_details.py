@@ -21,10 +21,11 @@ from holdfast.hosts.inspection.run_info import RunEvent, RunInfo, canceller_of, 
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.value_previews import ValuePreview, preview_of
-from holdfast.hosts.inspection.why import blocked_text, sessions_of
+from holdfast.hosts.inspection.why import blocked_text, limits_of, sessions_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.limits.overrides import slots_in_force
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
@@ -32,7 +33,7 @@ from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, limit_of_attempts, step_of
-from holdfast.ports.records.limits import SlotName, run_slot, stage_slot
+from holdfast.ports.records.limits import LimitName, LimitRow, SlotName, run_slot, stage_slot
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
@@ -89,10 +90,15 @@ class JobDetails:
     """Whether it is leased to a worker that is lost: it is released soon."""
     waiting_for: str | None
     """The child run whose end it waits for, or the key of the external work that it polls or cancels."""
+    concurrency_key: str | None
+    """What its limits count: `<workflow>/<stage>`, `step:<name>`, or `/<name>` if they are shared by a name, each
+    followed by the text of an attribute if they are counted for each; None without limits."""
     concurrency_limit: int | None
-    """How many jobs of its stage or step may run at a time; None for no limit."""
+    """How many jobs of this key may run at a time; None for no limit."""
     slots_used: int | None
     """How many of these are running, if it waits for one of them; else None."""
+    slots_in_force: int | None
+    """How many may run now, if it waits for one of them: what an operator has set, else the limit above."""
 
 
 @attrs.frozen(kw_only=True)
@@ -125,6 +131,10 @@ class RunDetails(RunInfo):
     """Why it is blocked; None if it is not."""
     slots_used: int | None
     """How many slots of its concurrency key are in use, if it waits for one; else None."""
+    slots_in_force: int | None
+    """How many there are now, if it waits for one: what an operator has set, else its `concurrency_limit`."""
+    waits_for_rate: str | None
+    """The name of the rate of starts that it waits for, `run-rate:<name>`; None if it does not."""
     stages: tuple[StageDetails, ...]
     """The stages of the plan; of a durable function, the function itself."""
     steps: tuple[StepDetails, ...] | None
@@ -186,8 +196,9 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     stages.add_kept(derived.stages, _kept_stages(core, run))
     is_function = plan.function is not None
     if is_function:
-        _add_open_steps(core, derived.steps, run, jobs, holders, micros(now))
+        add_open_steps(core, derived.steps, run, jobs, holders, micros(now))
     slots = _slots_used(core, run, jobs)
+    limits = limits_of(core, run, jobs) if slots else {}
     children = tuple(children_of(core, run, {"limit": CHILDREN_SHOWN + 1}))
     info: dict[str, Any] = attrs.asdict(read_info(core, run), recurse=False)
     return RunDetails(
@@ -199,10 +210,12 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
         max_attempts=limit_of_attempts(plan.run_attempts) if plan.run_attempts > 1 else None,
         blocked=blocked_text(core, run),
         slots_used=None if run.slot is None else slots.get(run.slot),
+        slots_in_force=_in_force(limits, run) if run.slot in slots else None,
+        waits_for_rate=run.rate_key if run.status is RunStatus.PENDING and run.waits_for_rate else None,
         stages=tuple(stages.timed(stage, now) for stage in derived.stages.values()),
         steps=_latest(derived.steps.values(), now) if is_function else None,
         step_count=len(derived.steps),
-        jobs=tuple(_job(job, holders, slots) for job in sorted(jobs, key=_job_order)[:ENTRIES_MAX]),
+        jobs=tuple(_job(job, holders, slots, limits) for job in sorted(jobs, key=_job_order)[:ENTRIES_MAX]),
         job_count=len(jobs),
         children=children[:CHILDREN_SHOWN],
         has_more_children=len(children) > CHILDREN_SHOWN,
@@ -211,7 +224,7 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
         unread=mailbox_from(run.mailbox).unread,
         annotations=tuple(annotations_of(core, run.key, {"limit": ENTRIES_MAX})),
         progress=tuple(islice(progress_of(core, run.key), ENTRIES_MAX)),
-        published=_published_values(core, run) if is_function else (),
+        published=published_values(core, run) if is_function else (),
         history=_events(core, run) if history else None,
         log=tuple(islice(LogReader(core, run.key, {}).all(), HISTORY_ROWS_MAX)) if log else None,
     )
@@ -237,7 +250,7 @@ def _read_history(core: Core, run: Run, most: int | None) -> _History:
     history = _History(
         {name: StageDetails(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()}
     )
-    kept = _generations(core, [part.run for part in run.kept_rows])
+    kept = generations_of(core, [part.run for part in run.kept_rows])
     for row in islice(rows_of(core.stores.persistence, run), most):
         steps.add_step(history.steps, row, kept.get(row.run))
         if row.run != run.key:
@@ -259,7 +272,8 @@ def _events(core: Core, run: Run) -> tuple[RunEvent, ...]:
     return tuple(map(event_of, islice(own_rows, HISTORY_ROWS_MAX)))
 
 
-def _published_values(core: Core, run: Run) -> tuple[PublishedValue, ...]:
+def published_values(core: Core, run: Run) -> tuple[PublishedValue, ...]:
+    """Return the last values of a durable function, by name, from its last 200 published values."""
     rows = newest_rows(core.stores.persistence, run, events.ValuePublished.type, PUBLISHED_ROWS_MAX)
     found: dict[str, PublishedValue] = {}
     for row in islice(rows, PUBLISHED_ROWS_MAX):
@@ -269,7 +283,18 @@ def _published_values(core: Core, run: Run) -> tuple[PublishedValue, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _job(job: Job, holders: Mapping[str, Session], slots: Mapping[SlotName, int]) -> JobDetails:
+def _in_force(limits: Mapping[LimitName, LimitRow], one: Run | Job) -> int | None:
+    """Return the number of slots in force of the innermost limit of a run or job; None without a limit."""
+    of_slots = slots_in_force(limits, one)
+    return of_slots[-1][1] if of_slots else None
+
+
+def _job(
+    job: Job,
+    holders: Mapping[str, Session],
+    slots: Mapping[SlotName, int],
+    limits: Mapping[LimitName, LimitRow],
+) -> JobDetails:
     holder = holders.get(job.session or "")
     waits = job.state is JobState.LIMITED and job.slot is not None
     return JobDetails(
@@ -291,8 +316,10 @@ def _job(job: Job, holders: Mapping[str, Session], slots: Mapping[SlotName, int]
         host=None if holder is None else holder.host,
         is_lost=holder is not None and holder.state is not SessionState.OPEN,
         waiting_for=job.waiting_for,
+        concurrency_key=job.concurrency_key,
         concurrency_limit=job.concurrency_limit,
         slots_used=slots.get(job.slot, 0) if waits and job.slot is not None else None,
+        slots_in_force=_in_force(limits, job) if waits else None,
     )
 
 
@@ -300,7 +327,7 @@ def _job_order(job: Job) -> tuple[int, int]:
     return _ORDER.index(job.state), job.number
 
 
-def _add_open_steps(
+def add_open_steps(
     core: Core,
     found: dict[str, StepDetails],
     run: Run,
@@ -308,7 +335,7 @@ def _add_open_steps(
     holders: Mapping[str, Session],
     now: Micros,
 ) -> None:
-    """Add the steps that the worker of a durable function is running now."""
+    """Add the steps that the worker of a durable function is running now, found by a replay of its history."""
     held = next((job for job in jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None)
     waits = None if held is None else open_calls_of(core, run, now)
     if held is None or waits is None:
@@ -324,11 +351,11 @@ def _kept_stages(core: Core, run: Run) -> dict[str, int]:
     """Return the generations that produced the outputs of the stages that this one has kept."""
     kept = references_from(run.inherited)
     keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
-    numbers = _generations(core, keys.values())
+    numbers = generations_of(core, keys.values())
     return {name: numbers.get(keys.get(name, ""), run.generation - 1) for name in kept}
 
 
-def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
+def generations_of(core: Core, keys: Iterable[str]) -> dict[str, int]:
     """Return the generation numbers of runs, by their keys."""
     wanted = tuple(sorted(set(keys)))
     found = core.stores.persistence.read(RunsByKey(wanted)) if wanted else ()
@@ -337,7 +364,7 @@ def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
 
 def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int]:
     """Return the numbers of used slots, for each slot that the run or one of its jobs waits for."""
-    waits = run.status is RunStatus.PENDING and run.concurrency_key is not None
+    waits = run.status is RunStatus.PENDING and run.concurrency_key is not None and not run.in_rate_line
     keys = {job.concurrency_key for job in jobs if job.state is JobState.LIMITED and job.concurrency_key}
     used: dict[SlotName, int] = {}
     for waiting, of, wanted in (

@@ -9,11 +9,12 @@ import attrs
 
 from holdfast.hosts.inspection.value_previews import ValuePreview, preview_of
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.authoring.scheduled_runs import Scheduled, scheduled_from
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant
-from holdfast.ports.errors import RunNotFoundError, UnreadableRowError
+from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UnreadableRowError
 from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import parse
 from holdfast.ports.queries.history import HistoryOf
@@ -115,6 +116,8 @@ class RunInfo:
     """Whether it ended by continue-as-new: its status is completed, and it has no result."""
     is_retried: bool = False
     """Whether it failed, and the next generation tries the whole run again."""
+    scheduled: Scheduled | None = None
+    """Which schedule started it, and for which time; None if none did."""
 
     @property
     def end_cause(self) -> str:
@@ -247,8 +250,9 @@ def _info_of(run: Run, parents: Mapping[str, ParentRun], now: datetime) -> RunIn
             rerun_from=run.rerun_from,
             is_continued=run.is_continued,
             is_retried=run.is_retried,
+            scheduled=scheduled_from(run.scheduled),
         )
-    except PARSE_ERRORS as error:
+    except (InvalidCommandError, *PARSE_ERRORS) as error:
         raise unreadable(run, error) from None
 
 

@@ -71,20 +71,12 @@ def add_event(stage: StageDetails, row: HistoryRow) -> StageDetails:
     event, at = events.event_of(row), instant(row.at)
     attempts = stage.attempts + 1
     match event:
-        case events.StageCompleted(host=host):
-            stage = attrs.evolve(stage, attempts=attempts, host=host or stage.host)
+        case events.StageCompleted():
+            stage = attrs.evolve(stage, attempts=attempts)
             if stage.mapped:
                 stage = attrs.evolve(stage, items_done=(stage.items_done or 0) + 1)
-            else:
-                stage = attrs.evolve(stage, result=preview_of(row.payload))
         case events.StageRetrying() | events.StageFailed():
-            stage = attrs.evolve(
-                stage,
-                attempts=attempts,
-                failed_attempts=stage.failed_attempts + 1,
-                error=f"{event.error_type or event.code}: {event.message}",
-                traceback=event.traceback,
-            )
+            stage = attrs.evolve(stage, attempts=attempts, failed_attempts=stage.failed_attempts + 1)
         case events.StageLost():
             stage = attrs.evolve(stage, attempts=attempts, lost_attempts=stage.lost_attempts + 1)
         case events.StageStarted() | events.StageSuspended():
@@ -95,7 +87,24 @@ def add_event(stage: StageDetails, row: HistoryRow) -> StageDetails:
             return stage
     started_at = event.started_at if isinstance(event, events.StageAttempt) else None
     begun = at if started_at is None else instant(started_at)
+    stage = add_outcome(stage, row)
     return attrs.evolve(stage, started_at=min(begun, stage.started_at or begun), updated_at=at)
+
+
+def add_outcome(stage: StageDetails, row: HistoryRow) -> StageDetails:
+    """Return a stage with the result or the error of the attempt that a row of its history ends."""
+    match events.event_of(row):
+        case events.StageCompleted(host=host):
+            stage = attrs.evolve(stage, host=host or stage.host)
+            return stage if stage.mapped else attrs.evolve(stage, result=preview_of(row.payload))
+        case events.StageRetrying() | events.StageFailed() as event:
+            return attrs.evolve(
+                stage,
+                error=f"{event.error_type or event.code}: {event.message}",
+                traceback=event.traceback,
+            )
+        case _:
+            return stage
 
 
 def add_job(stage: StageDetails, job: Job) -> StageDetails:

@@ -92,12 +92,7 @@ def add_step(steps: dict[str, StepDetails], row: HistoryRow, kept_of: int | None
         first_row=row.number,
     )
     steps[event.call] = attrs.evolve(
-        before,
-        state=state,
-        updated_at=at,
-        row=row.number,
-        kept_of=kept_of,
-        **_changes(before, event, row),
+        before, state=state, updated_at=at, row=row.number, kept_of=kept_of, **_changes(before, event, row)
     )
 
 
@@ -146,9 +141,7 @@ def timed(step: StepDetails, now: datetime) -> StepDetails:
     """Return a step with its duration and, if it has ended, its end."""
     end = now if step.is_open else step.updated_at
     return attrs.evolve(
-        step,
-        ended_at=None if step.is_open else end,
-        duration=max(timedelta(), end - step.started_at),
+        step, ended_at=None if step.is_open else end, duration=max(timedelta(), end - step.started_at)
     )
 
 

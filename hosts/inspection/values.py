@@ -11,7 +11,7 @@ from holdfast.ports.references import Reference, reference_from, references_from
 
 def input_text(core: Core, run: Run) -> str:
     """Return the input of a generation; of a durable function, an object of its arguments by name."""
-    return _text_of_row(core, run, run.first_row)
+    return _text_of_row(core, run, run.first_row) if run.gathered is None else core.inputs.input_of(run)
 
 
 def result_text(core: Core, run: Run) -> str:

@@ -8,27 +8,36 @@ from typing import Final
 
 import attrs
 
+from holdfast.hosts.inspection.limits import pause_text, rate_text, slots_text
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
+from holdfast.hosts.inspection.rate_lines import RateLine, rate_line
 from holdfast.hosts.inspection.run_info import canceller_of, end_cause, ended_reason, error_of, newest_runs
+from holdfast.hosts.inspection.slot_lines import SlotLine, slot_lines
+from holdfast.hosts.inspection.workers import Fleet, fleet_of, unserved_text
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.authoring.scheduled_runs import Scheduled, scheduled_from
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.history import events
+from holdfast.kernel.limits.concurrency import shared_slots
+from holdfast.kernel.limits.overrides import applied, is_queue_paused, names_of
+from holdfast.kernel.pipelines.gather_plan import GatherPlan
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
-from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
+from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.limits import BEFORE_MAX
 from holdfast.ports.queries.runs import JobsOfRun
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import Job, JobKind, JobState, attempts_text, step_of
-from holdfast.ports.records.limits import RateWindow
-from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.job import Job, JobKind, JobState, attempts_text, remote_stage_of, step_of
+from holdfast.ports.records.limits import LimitName, LimitRow, RateWindow, levels_of, queue_limit, run_limit
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus, outer_limits_of_waiter
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
-from holdfast.ports.tables import RATES, SESSIONS
+from holdfast.ports.tables import LIMITS, RATES, SESSIONS
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 RESUMED_BY_CODE: Final = frozenset(
@@ -53,10 +62,11 @@ class WaitReason:
     """One reason why a run waits, or how it ended."""
 
     code: str
-    """The kind of reason: `ended`, `delayed_start`, `concurrency_key`, `paused`, `blocked`, `running`, `step_running`,
-    `worker_lost`, `queued`, `retry`, `external_work`, `child_run`, `waiting`, `cancelling`, `concurrency_limit`,
-    `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`, `unread_messages`, `deadline`, `progress`,
-    `unreadable`, `no_job` or `no_code`."""
+    """The kind of reason: `ended`, `delayed_start`, `gathering`, `concurrency_key`, `paused`, `blocked`, `running`,
+    `step_running`, `worker_lost`, `queued`, `queue_paused`, `retry`, `external_work`, `child_run`, `waiting`,
+    `cancelling`, `concurrency_limit`, `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`,
+    `unread_messages`, `deadline`, `progress`, `unreadable`, `no_job` or `no_code`. Of a schedule: `next`, `late`,
+    `paused`, `blocked`, `over`, `skipped` or `missed`."""
     text: str
     """The explanation, one sentence or more."""
     stage: str | None = None
@@ -75,6 +85,8 @@ class RunReasons:
     """Its status."""
     reasons: tuple[WaitReason, ...]
     """One for each cause."""
+    scheduled: Scheduled | None = None
+    """Which schedule started it, and for which time; None if none did."""
 
 
 @attrs.frozen(kw_only=True)
@@ -117,6 +129,24 @@ class WhyFacts:
     """Whether this process has the run's code."""
     waits: OpenCalls | None = None
     """What its function waits for; None if unknown."""
+    gather: GatherPlan | None = None
+    """How its workflow gathers starts; None if it does not."""
+    lines: Sequence[SlotLine] = ()
+    """The lines for the slots of its concurrency key, the outermost first; empty if it does not wait for one."""
+    fleet: Fleet | None = None
+    """The live workers; None if no job waits for one."""
+    rate_line: RateLine | None = None
+    """The line for its rate of starts; None if it does not wait for that."""
+    limits: Mapping[LimitName, LimitRow] = attrs.field(factory=dict[LimitName, LimitRow])
+    """What operators have set for the limits that it waits for, and for the queues of its jobs."""
+
+
+def reasons_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> RunReasons:
+    """Return why a run does not proceed, or its end, with the schedule that started it. See `why_of`."""
+    scheduled = None
+    with suppress(InvalidCommandError):
+        scheduled = scheduled_from(run.scheduled)
+    return RunReasons(id=run.id, status=run.status, reasons=why_of(core, run, zone), scheduled=scheduled)
 
 
 def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[WaitReason, ...]:
@@ -188,7 +218,21 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         rates={window.name: window for window in windows},
         has_code=core.registry.find_workflow(run.workflow, run.version) is not None,
         waits=waits,
+        gather=plan.gather,
+        lines=slot_lines(core, run),
+        fleet=fleet_of(core) if any(job.state is JobState.QUEUED for job in jobs) else None,
+        limits=limits_of(core, run, jobs),
+        rate_line=rate_line(core, run),
     )
+
+
+def limits_of(core: Core, run: Run, jobs: Sequence[Job]) -> dict[LimitName, LimitRow]:
+    """Return what operators have set that a run may wait for."""
+    waiting = [job for job in jobs if job.state in (JobState.LIMITED, JobState.QUEUED, JobState.SLEEPING)]
+    names = {*names_of(run), *(name for job in waiting for name in names_of(job))}
+    names |= {queue_limit(job.namespace, job.queue) for job in waiting}
+    found = core.stores.persistence.transact(lambda tx: tx.get(LIMITS, sorted(names))) if names else ()
+    return {row.limit_name: row for row in found if row.is_in_force}
 
 
 def sessions_of(core: Core, jobs: Iterable[Job]) -> dict[str, Session]:
@@ -267,16 +311,72 @@ def _unread(facts: WhyFacts) -> Iterator[WaitReason]:
         yield WaitReason(code="unread_messages", text=text)
 
 
-def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
+def _holders(line: SlotLine | None, facts: WhyFacts) -> str:
+    if line is None:
+        return "and other runs hold the slots or are ahead of it"
+    if not line.used:
+        return "and it is admitted at any moment"
+    if not line.holders:
+        ending = (
+            "a run that is ending holds" if line.used == 1 else f"{line.used:,} runs that are ending hold"
+        )
+        return f"and {ending} a slot"
+    named = ", ".join(f"{run!r} since {_ago(at, facts)}" for run, at in line.holders)
+    others = line.used - len(line.holders)
+    more = f" and {others:,} more" if others > 0 else ""
+    return f"and a slot is held by {named}{more}"
+
+
+def _place_in_line(line: SlotLine | RateLine | None) -> str:
+    if line is None:
+        return ""
+    match line.before:
+        case None:
+            return f" More than {BEFORE_MAX:,} runs are before it."
+        case 0:
+            return " It is the next."
+        case 1:
+            return " 1 run is before it."
+        case before:
+            return f" {before:,} runs are before it."
+
+
+def _slots_wanted(facts: WhyFacts) -> Iterator[WaitReason]:
+    """Report each level of the key that is full; without one, the innermost."""
     run = facts.run
-    if run.status is RunStatus.PENDING and run.start_at is not None:
-        yield _delayed_start(facts, run.start_at)
-    elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
+    lines = {line.key: line for line in facts.lines}
+    planned = (*outer_limits_of_waiter(run.concurrency_outer), run.concurrency_limit or 0)
+    levels = list(zip(levels_of(run.concurrency_key or ""), planned, strict=False))
+    full = [
+        (level, most)
+        for level, most in levels
+        if level in lines and lines[level].used >= _slots_of(facts, level, most)
+    ]
+    for level, most in full or levels[-1:]:
+        line = lines.get(level)
         yield WaitReason(
             code="concurrency_key",
-            text=f"It waits for a slot: at most {run.concurrency_limit} of the runs with the concurrency key"
-            f" {run.concurrency_key!r} run at a time, and other runs hold the slots or are ahead of it.",
+            text=f"It waits for a slot: at most {_slots_of(facts, level, most)} of the runs with the concurrency key"
+            f" {level!r} run at a time, {_holders(line, facts)}.{_place_in_line(line)}"
+            f"{_slots_set(facts, [run_limit(run.namespace, level)], most)}",
         )
+
+
+def _slots_of(facts: WhyFacts, level: str, planned: int) -> int:
+    row = facts.limits.get(run_limit(facts.run.namespace, level))
+    return planned if row is None or row.slots is None else row.slots
+
+
+def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
+    run = facts.run
+    if run.is_gathering:
+        yield from _gathering(facts)
+    if run.status is RunStatus.PENDING and run.start_at is not None and not run.is_gathering:
+        yield _delayed_start(facts, run.start_at)
+    elif facts.rate_line is not None:
+        yield _run_rate(facts, facts.rate_line)
+    elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
+        yield from _slots_wanted(facts)
     elif run.status is RunStatus.PAUSED:
         row = facts.paused
         since = "" if row is None else f" {_ago(row.at, facts)}"
@@ -313,6 +413,42 @@ def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
             text=f"In stage {name!r}, {done:,} of {total:,} items are done{lost}.",
             stage=name,
         )
+
+
+def _run_rate(facts: WhyFacts, line: RateLine) -> WaitReason:
+    run, fit = facts.run, line.fit
+    costs = "" if (run.rate_units or 1) == 1 else f" It costs {run.rate_units:,}."
+    # Those before it are counted in no window yet.
+    when = "It may start" if line.before == 0 else "The next start of that size fits"
+    at = "now" if fit.is_now else _in(fit.at, facts)
+    text = (
+        f"It waits for the rate of starts {run.rate_key}: {fit.used:,} of {fit.limit:,} in"
+        f" {format_duration(fit.period)} are used.{costs} {when} {at}.{_place_in_line(line)}{_rate_set(facts, run)}"
+    )
+    return WaitReason(
+        code="rate_limit", text=text, until=instant(max(fit.at, facts.now)) if line.before == 0 else None
+    )
+
+
+def _gathering(facts: WhyFacts) -> Iterator[WaitReason]:
+    run = facts.run
+    gathered, gather = run.gathered_starts, facts.gather
+    if gathered is None:
+        return
+    most = f" of at most {gather.starts_max:,}" if gather is not None else ""
+    until = instant(run.start_at if run.start_at is not None else gathered.until)
+    if run.start_at is None:
+        when = "until its rate allows its start" if run.in_rate_line else "until it gets its slot"
+    else:
+        when = f"until {_time(run.start_at, facts)}"
+        if run.start_at != gathered.until:
+            when += f", at the latest {_time(gathered.until, facts)}"
+    started = "1 start" if gathered.starts == 1 else f"{gathered.starts:,} starts"
+    yield WaitReason(code="gathering", text=f"It gathers {when}: {started}{most} so far.", until=until)
+
+
+def _time(at: Micros, facts: WhyFacts) -> str:
+    return f"{instant(at).astimezone(facts.zone):%H:%M:%S} ({_in(at, facts)})"
 
 
 def _delayed_start(facts: WhyFacts, at: Micros) -> WaitReason:
@@ -358,6 +494,8 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
     code = f"has the code of {job.definition}"
     if step is not None:
         name, code = f"Step {step!r}, call {job.node},", f"has the step {step!r}"
+    if (remote := remote_stage_of(job.definition)) is not None:
+        code = f"runs the remote stage {remote!r}"
     most, lost = job.max_attempts + job.lost_attempts, _lost(job)
     tried = lost if is_function else f": {attempts_text(job.attempts, most)}{lost}"
     error = facts.errors.get((job.node, job.item))
@@ -365,12 +503,20 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
     match job.state:
         case JobState.LEASED:
             return _held(facts, job, name, tried)
+        case JobState.QUEUED if is_queue_paused(facts.limits, job.namespace, job.queue):
+            row = facts.limits[queue_limit(job.namespace, job.queue)]
+            paused = f"{name} waits: {pause_text(row, facts.now, facts.zone)}{why}."
+            return WaitReason(code="queue_paused", text=paused, stage=_stage_of(job))
         case JobState.QUEUED:
             text = (
                 f"{name} waits for a worker that {code} and serves the queue {job.queue!r}"
                 f"{f', to run {attempts_text(job.attempts + 1, most)}' if job.attempts and not is_function else ''}"
                 f"{lost}{why}."
             )
+            unserved = "" if facts.fleet is None else unserved_text(facts.fleet, job.definition, job.queue)
+            text += unserved
+            if job.waits_for_turn and not unserved:
+                text += " The keys of this workflow take turns (fair): runs of other keys may come first."
             return WaitReason(code="queued", text=text, stage=_stage_of(job))
         case JobState.LIMITED:
             return _limited(facts, job, name)
@@ -482,20 +628,52 @@ def _open_step(facts: WhyFacts, held: Job, one: OpenStep) -> str:
 
 
 def _limited(facts: WhyFacts, job: Job, name: str) -> WaitReason:
-    whose = "calls of this step" if job.kind is JobKind.STEP else "bodies of this stage"
-    fewer = f"until fewer than {job.concurrency_limit} {whose} are running"
+    whose = _sharing(job)
+    limit = applied(facts.limits, job).concurrency_limit
+    fewer = f"until fewer than {limit} {whose} are running" if limit else f"as no {whose} may start"
+    slots_set = _slots_set(facts, names_of(job), job.concurrency_limit)
     if job.rate_limit is None:
-        return WaitReason(code="concurrency_limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
+        text = f"{name} waits {fewer}.{slots_set}"
+        return WaitReason(code="concurrency_limit", text=text, stage=_stage_of(job))
     window = facts.rates.get(job.concurrency_key or "")
     wakes_at = None if window is None else window.wakes_at
     at = "soon" if wakes_at is None or wakes_at <= facts.now else _in(wakes_at, facts)
     both = f"; it also waits {fewer}" if job.concurrency_limit is not None else ""
-    text = f"{name} waits for {_rate(job)}: the next attempt may start {at}, and other jobs may be ahead of it{both}."
+    text = (
+        f"{name} waits for {_rate(facts, job)}: the next attempt may start {at}, and other jobs may be ahead of it"
+        f"{both}.{_rate_set(facts, job)}{slots_set}"
+    )
     return WaitReason(code="rate_limit", text=text, stage=_stage_of(job))
 
 
-def _rate(job: Job) -> str:
-    return f"the rate limit of {job.rate_limit:,} per {format_duration(job.rate_period or 0)}"
+def _sharing(job: Job) -> str:
+    """Return which bodies the concurrency limit of a job counts."""
+    shared = shared_slots(job.concurrency_key or "")
+    if shared is None:
+        return "calls of this step" if job.kind is JobKind.STEP else "bodies of this stage"
+    name, text = shared
+    return f"bodies with slots of {name!r}" + ("" if text is None else f" for {text!r}")
+
+
+def _rate(facts: WhyFacts, job: Job) -> str:
+    limited = applied(facts.limits, job)
+    return f"the rate limit of {limited.rate_limit:,} per {format_duration(limited.rate_period or 0)}"
+
+
+def _slots_set(facts: WhyFacts, names: Iterable[LimitName], planned: int | None) -> str:
+    """Return a sentence about slots that an operator has set in place of the plan's; "" if none has."""
+    if planned is None:
+        return ""
+    rows = map(facts.limits.get, names)
+    row = next((row for row in rows if row is not None and row.slots is not None), None)
+    return "" if row is None else slots_text(row, planned, facts.now, facts.zone)
+
+
+def _rate_set(facts: WhyFacts, one: Run | Job) -> str:
+    """Return a sentence about a rate that an operator has set in place of the plan's; "" if none has."""
+    rows = map(facts.limits.get, names_of(one))
+    row = next((row for row in rows if row is not None and row.rate_limit is not None), None)
+    return "" if row is None else rate_text(row, (one.rate_limit, one.rate_period), facts.now, facts.zone)
 
 
 def _held(facts: WhyFacts, job: Job, name: str, tried: str) -> WaitReason:
@@ -536,7 +714,7 @@ def _asleep(facts: WhyFacts, job: Job, name: str, why: str) -> WaitReason:
     when = "soon" if job.wake_at is None else _in(job.wake_at, facts)
     window = facts.rates.get(job.concurrency_key or "")
     if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
-        text = f"{name} waits for {_rate(job)}: it may start {when}{why}."
+        text = f"{name} waits for {_rate(facts, job)}: it may start {when}{why}.{_rate_set(facts, job)}"
         return WaitReason(code="rate_limit", text=text, stage=_stage_of(job), until=until)
     released = job.epoch - job.attempts  # a released attempt raises the epoch and does not count
     if job.kind is JobKind.CHILD and released > 0 and not why:

@@ -12,6 +12,7 @@ import attrs
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.hosts.maintenance.retention import Retention
+from holdfast.hosts.maintenance.schedules import ScheduleFirer
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
@@ -21,6 +22,7 @@ from holdfast.kernel.commands import (
     JobsWoken,
     JobWakeDue,
     LeaderAcquire,
+    LeaderAcquired,
     LeaseReapStale,
     LeasesReaped,
     RunClaimPending,
@@ -71,7 +73,8 @@ class Tick:
         admitted: Pending runs that started: their `start_at` came, or they got a slot.
         queued: Jobs under `max_concurrency` that got a slot.
         events: Events that a serverless host delivered to its sinks.
-        wakes_at: When rate limits next allow a start, until when jobs sleep. Microseconds since 1970.
+        scheduled: Runs that schedules started.
+        wakes_at: When rate limits next allow a start, and the next schedule is due. Microseconds since 1970.
         more: Whether another tick should follow at once.
     """
 
@@ -87,6 +90,7 @@ class Tick:
     admitted: int = 0
     queued: int = 0
     events: int = 0
+    scheduled: int = 0
     wakes_at: tuple[Micros, ...] = ()
     more: bool
 
@@ -116,18 +120,25 @@ class Maintenance:
         self._runs_after = ""
         self._jobs_after = ""
         self._prune_at = 0.0
+        self._expire_at = 0.0
         self._resumer = BlockedRunResumer(core)
+        self.schedules = ScheduleFirer(core)
+        self.has_rate_lines = False
+        """Whether the last tick of this process found runs that wait for rates of starts."""
 
     def sweep(self, session: str) -> tuple[bool, tuple[Micros, ...]]:
         """Run a tick if this session has, or gets, the leader lease. Every process with code resumes blocked runs.
 
         Returns:
-            Whether another tick should follow at once, and when jobs under rate limits wake, in microseconds since
-                1970.
+            Whether another tick should follow at once, and when rate limits allow the next start, in microseconds
+                since 1970.
         """
         self.resume_blocked()
-        if not self._is_leader(session):
-            return False, ()
+        self.schedules.replan()
+        is_leader, (_, wakes_at, more) = self._is_leader(session)
+        if not is_leader:
+            # One process leads for all namespaces, but runs expire by the setting of a process of their namespace.
+            return self._expire() or more, wakes_at
         tick = self.tick()
         return self.prune() or tick.more, tick.wakes_at
 
@@ -135,20 +146,27 @@ class Maintenance:
         """Release the leader lease, if this session has it."""
         if self._core.clock.monotonic() < self._leader_until:
             self._leader_until = 0.0
-            self._take(session, lease=0.0)
+            self._core.kernel.dispatch(self._acquire(session, lease=0.0))
 
     def prune(self) -> bool:
         """Every ten minutes, delete replies to idempotency keys and dead sessions older than a week, and expired runs.
 
         Return whether there may be more to delete.
         """
-        now = self._core.clock.monotonic()
-        if now < self._prune_at:
-            return False
-        more = self._retention is not None and self._retention.sweep()
-        if not more:
+        more, now = self._expire(), self._core.clock.monotonic()
+        if not more and now >= self._prune_at:
             self._prune_at = now + PRUNE_INTERVAL
             self._core.stores.persistence.prune(micros(self._core.clock.now()) - KEPT_FOR)
+        return more
+
+    def _expire(self) -> bool:
+        """Every ten minutes, remove the expired runs of this namespace. Return whether there may be more."""
+        now = self._core.clock.monotonic()
+        if self._retention is None or now < self._expire_at:
+            return False
+        more = self._retention.sweep()
+        if not more:
+            self._expire_at = now + PRUNE_INTERVAL
         return more
 
     def resume_blocked(self) -> tuple[str, ...]:
@@ -165,20 +183,22 @@ class Maintenance:
         for_sessions, for_silence = self._graces()
         answers = self._core.kernel.dispatch_many(
             (
+                *self.schedules.commands,
                 JobWakeDue(limit=WAKE_LIMIT),
                 SessionReap(grace=for_sessions),
                 LeaseReapStale(limit=REAP_LIMIT),
                 JobReapUnresponsive(grace=for_silence, limit=REAP_LIMIT),
                 RunExpire(limit=EXPIRE_LIMIT),
-                RunClaimPending(after=self._runs_after, limit=ADMIT_LIMIT),
+                RunClaimPending(namespace=self._core.namespace, after=self._runs_after, limit=ADMIT_LIMIT),
                 JobAdmit(after=self._jobs_after, limit=ADMIT_LIMIT),
                 RunRepair(after=self._repair_after, limit=REPAIR_LIMIT),
             )
         )
-        for answer in answers:
+        *fired, woken, reaped, freed, overdue, expired, runs, jobs, repaired = answers
+        for answer in (woken, reaped, freed, overdue, expired, runs, jobs, repaired):
             if isinstance(answer, CommandError):
                 raise answer
-        woken, reaped, freed, overdue, expired, runs, jobs, repaired = answers
+        scheduled, scheduled_at, more_schedules = self.schedules.note(fired)
         assert isinstance(woken, JobsWoken)
         assert isinstance(reaped, LeasesReaped)
         assert isinstance(freed, LeasesReaped)
@@ -189,8 +209,9 @@ class Maintenance:
         assert isinstance(repaired, RunRepaired)
         self._repair_after = repaired.next or ""
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
+        self.has_rate_lines = bool(runs.wakes_at)
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
-        followed = self._dispatcher.follow_up(woken, expired, runs, repaired)
+        followed = self._dispatcher.follow_up(*fired, woken, expired, runs, repaired)
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if reaped.sessions:
@@ -214,12 +235,14 @@ class Maintenance:
             admitted=runs.admitted,
             queued=jobs.admitted,
             repaired=repaired.repaired,
-            wakes_at=(*jobs.wakes_at, *followed.wakes_at),
+            scheduled=scheduled,
+            wakes_at=(*runs.wakes_at, *jobs.wakes_at, *followed.wakes_at, *scheduled_at),
             heartbeat_timeouts=overdue.freed + overdue.dead,
             delivered=followed.delivered,
             # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
             # ended.
-            more=woken.woken >= WAKE_LIMIT
+            more=more_schedules
+            or woken.woken >= WAKE_LIMIT
             or reaped.sessions > 0
             or freed.freed + freed.dead >= REAP_LIMIT
             or freed.dead > 0
@@ -245,16 +268,21 @@ class Maintenance:
             more if step.ago <= max(step.by, self._whole_lease) else self._grace,
         )
 
-    def _is_leader(self, session: str) -> bool:
+    def _is_leader(self, session: str) -> tuple[bool, tuple[int, tuple[Micros, ...], bool]]:
+        """Return whether this session is the leader, and the results of firing, if the store was queried."""
         now = self._core.clock.monotonic()
         if now < self._leader_until - self._lease / 3:
-            return True
-        taken = self._take(session, lease=self._lease)
-        self._leader_until = now + self._lease if taken else 0.0
-        return taken
+            return True, (0, (), False)
+        # Due schedules fire in the same transaction: a process that is not the leader has no other.
+        acquire = self._acquire(session, lease=self._lease)
+        leads, *fired = self._dispatcher.dispatch_many((acquire, *self.schedules.commands))
+        if isinstance(leads, CommandError):
+            raise leads
+        assert isinstance(leads, LeaderAcquired)
+        self._leader_until = now + self._lease if leads.taken else 0.0
+        return leads.taken, self.schedules.note(fired)
 
-    def _take(self, session: str, *, lease: float) -> bool:
-        command = LeaderAcquire(
+    def _acquire(self, session: str, *, lease: float) -> LeaderAcquire:
+        return LeaderAcquire(
             namespace=self._core.namespace, name=LEADER_LEASE, session=session, lease=round(lease * 1_000_000)
         )
-        return self._core.kernel.dispatch(command).taken

@@ -16,6 +16,7 @@ from holdfast.hosts.serverless.attempt_executor import AttemptExecutor
 from holdfast.hosts.serverless.job_messages import JobMessage, message_from
 from holdfast.hosts.serverless.reminders import Reminders
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX
+from holdfast.hosts.wiring.worker_about import worker_about
 from holdfast.kernel.commands import (
     JobClaim,
     JobClaimed,
@@ -350,7 +351,18 @@ class ServerlessHost:
 
     def _open(self) -> str:
         opened = self._kernel.dispatch(
-            SessionOpen(namespace=self._core.namespace, host=self._core.host, lease=self._lease)
+            SessionOpen(
+                namespace=self._core.namespace,
+                host=self._core.host,
+                lease=self._lease,
+                about=worker_about(
+                    self._core,
+                    None,
+                    queues=self._core.registry.queues(DEFAULT_QUEUE),
+                    concurrency=1,
+                    limits={},
+                ),
+            )
         )
         self._session = opened.session
         return opened.session

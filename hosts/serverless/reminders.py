@@ -1,12 +1,15 @@
 """Announces queued jobs again that were not claimed, as their messages may be lost."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.queries.runs import QueuedJobs
-from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.limits import LimitName, queue_limit
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import LIMITS
 from holdfast.ports.transport import JobHint
 
 REMIND_AFTER: Final[Micros] = 60_000_000
@@ -39,7 +42,17 @@ class Reminders:
             )
         )
         self._after = jobs[-1].key if len(jobs) >= REMIND_LIMIT else None
+        paused = self._paused_queues(jobs)
+        jobs = tuple(job for job in jobs if queue_limit(job.namespace, job.queue) not in paused)
         if jobs:
             hints = [JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue) for job in jobs]
             self._core.stores.transport.announce(hints)
         return len(jobs)
+
+    def _paused_queues(self, jobs: Iterable[Job]) -> set[LimitName]:
+        """Return the paused ones of the queues of these jobs: unpausing announces what waits in them."""
+        names = sorted({queue_limit(job.namespace, job.queue) for job in jobs})
+        if not names:
+            return set()
+        rows = self._core.stores.persistence.transact(lambda tx: tx.get(LIMITS, names))
+        return {row.limit_name for row in rows if row.is_paused}

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeAlias
 
@@ -53,10 +53,17 @@ class HintListener(Protocol):
         """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         ...
 
-    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None, /) -> None:
+    def add_worker(
+        self,
+        wake: Callable[[], None],
+        notify: RunsCallback = lambda _, __: None,
+        /,
+        *,
+        queues: frozenset[str] | None = None,
+    ) -> None:
         """Register a worker: `wake` is called when there may be jobs, `notify` with the runs of hints about runs.
 
-        Both may be called from any thread.
+        With `queues`, hints about jobs of other queues do not wake it. Both may be called from any thread.
         """
         ...
 
@@ -91,7 +98,7 @@ class ThreadedHintListener:
         self._looked_at = self._monotonic()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[_Waiting]] = {}
-        self._workers: dict[Callable[[], None], RunsCallback] = {}
+        self._workers: dict[Callable[[], None], _Listening] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._is_deaf = False
@@ -110,6 +117,15 @@ class ThreadedHintListener:
         """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         return self._wait(run, _Waiting(row))
 
+    def watched(self, runs: Iterable[str]) -> frozenset[str]:
+        """Return those of these runs for which a wait for new history rows is open."""
+        with self._lock:
+            return frozenset(
+                run
+                for run in runs
+                if any(one.past is not None and not one.future.done() for one in self._waiting.get(run, ()))
+            )
+
     def _wait(self, run: str, waiting: "_Waiting") -> "Future[Run]":
         with self._lock:
             if self._closed.is_set():
@@ -119,13 +135,19 @@ class ThreadedHintListener:
         self._start()
         return waiting.future
 
-    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None) -> None:
+    def add_worker(
+        self,
+        wake: Callable[[], None],
+        notify: RunsCallback = lambda _, __: None,
+        *,
+        queues: frozenset[str] | None = None,
+    ) -> None:
         """Register a worker: `wake` is called when there may be jobs, `notify` with the runs of hints about runs.
 
-        Both are called in the listener's thread.
+        With `queues`, hints about jobs of other queues do not wake it. Both are called in the listener's thread.
         """
         with self._lock:
-            self._workers[wake] = notify
+            self._workers[wake] = _Listening(notify, queues)
         self._start()
 
     def remove_worker(self, wake: Callable[[], None]) -> None:
@@ -210,14 +232,14 @@ class ThreadedHintListener:
 
     def _notify_workers(self, deliveries: Sequence[Delivery]) -> None:
         ended, grew = _runs_in(deliveries)
-        may_be_jobs = any(isinstance(delivery.hint, JobHint | None) for delivery in deliveries)
+        queues = _queues_in(deliveries)
         with self._lock:
             workers = list(self._workers.items())
-        for wake, notify in workers:
-            if may_be_jobs:
+        for wake, listening in workers:
+            if listening.serves(queues):
                 wake()
             if ended or grew:
-                notify(ended, grew)
+                listening.notify(ended, grew)
 
     def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
         """Resolve the waits that are over, with one query for all of their runs."""
@@ -254,6 +276,34 @@ def _runs_in(deliveries: Sequence[Delivery]) -> tuple[frozenset[str], frozenset[
     hints = [delivery.hint for delivery in deliveries]
     ended = frozenset(hint.run for hint in hints if isinstance(hint, RunEnded))
     return ended, frozenset(hint.run for hint in hints if isinstance(hint, HistoryGrew))
+
+
+def _queues_in(deliveries: Sequence[Delivery]) -> frozenset[str] | None:
+    """Return the queues in which there may be jobs, according to hints; None if it may be any."""
+    queues: set[str] = set()
+    for delivery in deliveries:
+        match delivery.hint:
+            case JobHint(queue=queue) if queue:
+                queues.add(queue)
+            case JobHint() | None:  # a carrier does not know the queue, or only that something has changed
+                return None
+            case _:
+                pass
+    return frozenset(queues)
+
+
+@attrs.frozen
+class _Listening:
+    """The callback of a worker for runs, and the queues whose jobs wake it."""
+
+    notify: RunsCallback
+    queues: frozenset[str] | None
+
+    def serves(self, queues: frozenset[str] | None) -> bool:
+        """Whether there may be jobs for it."""
+        if queues is None or self.queues is None:
+            return queues is None or bool(queues)
+        return not self.queues.isdisjoint(queues)
 
 
 @attrs.frozen(eq=False)

@@ -1,11 +1,13 @@
 """Loads the inputs of many attempts at once, outside any transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, cast
 
 import attrs
 
 from holdfast.hosts.wiring.payloads import Payloads
+from holdfast.kernel.authoring.gather import joined_input
 from holdfast.kernel.commands import Attempt
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
@@ -33,6 +35,10 @@ class LoadedAttempt:
     """The input as JSON text."""
     error: Exception | None = None
     """Why the input could not be loaded; None if it was."""
+    is_left_out: bool = False
+    """Whether the input was not loaded, because it is large."""
+    blob: str | None = None
+    """The key of the blob that is the whole input, if it was left out; None if it must be composed."""
 
 
 @attrs.frozen
@@ -61,10 +67,13 @@ class InputLoader:
         attempts: Sequence[Attempt],
         takes_input: Callable[[Attempt], bool],
         known: Preloaded = NOTHING_PRELOADED,
+        *,
+        length_max: int | None = None,
     ) -> list[LoadedAttempt]:
         """Return the work for attempts, with at most one query to the store, however many there are.
 
-        Attempts for which `takes_input` is False get no input.
+        Attempts for which `takes_input` is False get no input. Inputs that are longer than `length_max`, or partly in
+        blobs, are left out.
         """
         references = {
             attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
@@ -78,7 +87,9 @@ class InputLoader:
         runs, values = self._read(attempts, wanted, known)
         plans = self._plans_of(run.plan for run in runs.values())
         return [
-            self._work(attempt, run, _required(plans, run.plan), references.get(attempt.job), values)
+            self._work(
+                attempt, run, _required(plans, run.plan), references.get(attempt.job), values, length_max
+            )
             for attempt in attempts
             if (run := runs.get(attempt.run)) is not None
         ]
@@ -101,6 +112,11 @@ class InputLoader:
         """Return one value of a run as JSON text."""
         wanted = dict.fromkeys(located(run, leaf) for leaf in leaves(reference))
         return self.compose(run, reference, self.values(tuple(wanted)))
+
+    def input_of(self, run: Run) -> str:
+        """Return the input of a run as JSON text, as its code gets it."""
+        text = self.text(run.key, run.input)
+        return joined_input(text) if run.has_list_of_inputs else text
 
     def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
         """Return the payloads of references, by run key and reference."""
@@ -126,14 +142,24 @@ class InputLoader:
         return plans
 
     def _work(
-        self, attempt: Attempt, run: Run, plan: Plan, reference: Reference | None, values: Values
+        self,
+        attempt: Attempt,
+        run: Run,
+        plan: Plan,
+        reference: Reference | None,
+        values: Values,
+        length_max: int | None,
     ) -> LoadedAttempt:
         if reference is None:
             return LoadedAttempt(attempt=attempt, run=run, plan=plan)
         try:
-            return LoadedAttempt(
-                attempt=attempt, run=run, plan=plan, input=self.compose(run.key, reference, values)
-            )
+            if length_max is not None and _length(run.key, reference, values) > length_max:
+                blob = None if run.has_list_of_inputs else _only_blob(run.key, reference, values)
+                return LoadedAttempt(attempt=attempt, run=run, plan=plan, is_left_out=True, blob=blob)
+            text = self.compose(run.key, reference, values)
+            if run.has_list_of_inputs and reference == run.input:
+                text = joined_input(text)
+            return LoadedAttempt(attempt=attempt, run=run, plan=plan, input=text)
         except Exception as error:  # noqa: BLE001  # any error of a blob store fails only this attempt
             return LoadedAttempt(attempt=attempt, run=run, plan=plan, error=error)
 
@@ -149,6 +175,24 @@ class InputLoader:
             case _:
                 texts = [self._payloads.get(payload) for payload in values[located(run, reference)]]
                 return f"[{','.join(texts)}]" if is_map(reference) else texts[0]
+
+
+def _length(run: str, reference: Reference, values: Values) -> float:
+    """Return the length of a value in characters; infinity if a part of it is in a blob."""
+    payloads = (one for leaf in leaves(reference) for one in values[located(run, leaf)])
+    return sum(inf if one.inline is None else len(one.inline) for one in payloads)
+
+
+def _only_blob(run: str, reference: Reference, values: Values) -> str | None:
+    """Return the key of the blob that is the whole value; None if it has other parts, or is in none."""
+    if (
+        is_partial(reference)
+        or is_map(reference)
+        or (isinstance(reference, tuple) and reference[0] == "list")
+    ):
+        return None
+    payloads = values[located(run, reference)]
+    return payloads[0].blob if len(payloads) == 1 else None
 
 
 def _by_place(values: Iterable[StoredValue]) -> Values:

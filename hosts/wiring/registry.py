@@ -14,7 +14,7 @@ from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, StepStage, stage_of_step
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.errors import DefinitionError, UnknownWorkflowError
-from holdfast.ports.records.job import step_definition
+from holdfast.ports.records.job import remote_stage_definition, step_definition
 from holdfast.ports.validation import several
 
 Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
@@ -37,6 +37,7 @@ class Registry:
         self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
         self._plans: list[Plan] = []
         self._steps: dict[str, StepStage[Any, object]] = {}
+        self._remote_stages: dict[str, Stage[Any, object]] = {}
         for workflow in several(
             "Engine", "workflows", workflows, "a list of workflows, such as [my_pipeline]"
         ):
@@ -53,6 +54,11 @@ class Registry:
     def definitions(self) -> tuple[str, ...]:
         """The definitions that this process can run: `<workflow>@<version>`, and `step:<name>` for queued steps."""
         return (*self._pipelines, *self._steps)
+
+    @property
+    def remote_stages(self) -> "Mapping[str, Stage[Any, object]]":
+        """The stages that only remote workers run, by their definitions, `stage:<name>`."""
+        return self._remote_stages
 
     @property
     def workflows(self) -> "tuple[Authored, ...]":
@@ -76,7 +82,7 @@ class Registry:
             stage.queue
             for pipeline in self._pipelines.values()
             for stage in pipeline.bodies.values()
-            if stage.queue
+            if stage.queue and not stage.remote
         }
         named |= {plan.queue for plan in self._plans if plan.queue}
         named |= {stage.step.queue for stage in self._steps.values() if stage.step.queue}
@@ -132,11 +138,21 @@ class Registry:
             for stage in pipeline.bodies.values():
                 if isinstance(stage, ChildStage):
                     self._add(stage.workflow)
+                if stage.remote:
+                    self._add_remote_stage(configured.bodies[stage.name])
                 if isinstance(stage, FunctionStage):
                     _check_shared(stage.workflow)
                     for step in steps_within(stage.workflow.function):
                         self._add_step(step)
         self._newest[plan.workflow] = pipeline
+
+    def _add_remote_stage(self, stage: Stage[Any, object]) -> None:
+        known = self._remote_stages.setdefault(remote_stage_definition(stage.name), stage)
+        if known.body is not stage.body:
+            raise DefinitionError(
+                f"two remote stages are called {stage.name!r}; rename one with @stage(name=..., remote=True): remote"
+                " workers find a stage by its name"
+            )
 
     def _add_step(self, step: Step[..., Any]) -> None:
         if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -12,22 +12,25 @@ run_logger: Final = logging.getLogger("holdfast.runs")
 
 def log_blocked(run: Run | RunOutline, code: str, message: str) -> None:
     """Log that a run is blocked."""
-    run_logger.error(
-        "run %s (%s@%s) is blocked: %s",
-        run.id,
-        run.workflow,
-        run.version,
-        one_line(message),
-        extra=fields_of(run, "", None, f"{code}: {message}"),
-    )
+    log_of_run(logging.ERROR, run, " is blocked: %s", one_line(message), error=f"{code}: {message}")
 
 
-def fields_of(run: Run | RunOutline, step: str, attempt: int | None, error: str) -> dict[str, object]:
-    """Return the fields of a record about a run. `step` is empty, and `attempt` None, if it is about no attempt."""
-    return {
+def log_of_run(
+    level: int,
+    run: Run | RunOutline,
+    text: str,
+    *args: object,
+    step: str = "",
+    attempt: int | None = None,
+    error: str = "",
+) -> None:
+    """Log a line about a run, with the fields of the run; `text` follows its name."""
+    fields = {
         "run": run.id,
         "workflow": f"{run.workflow}@{run.version}",
         "step": step,
         "attempt": attempt,
         "error": error,
     }
+    line = f"run %s (%s@%s){text}"
+    run_logger.log(level, line, run.id, run.workflow, run.version, *args, extra=fields, stacklevel=2)

@@ -12,23 +12,19 @@ from typing import Final
 from holdfast.ports.texts import escape_line, escape_text
 
 LOGGERS: Final = (
-    "holdfast.ai",
-    "holdfast.aws",
-    "holdfast.cli",
-    "holdfast.endings",
-    "holdfast.engine",
-    "holdfast.events",
-    "holdfast.functions",
-    "holdfast.interceptors",
-    "holdfast.listener",
-    "holdfast.maintenance",
-    "holdfast.nats",
-    "holdfast.removing",
-    "holdfast.runs",
-    "holdfast.sql",
-    "holdfast.testing",
-    "holdfast.wake_ups",
-    "holdfast.worker",
+    *(
+        "holdfast.ai",
+        "holdfast.aws",
+        "holdfast.cli",
+        "holdfast.client",
+        "holdfast.endings",
+        "holdfast.engine",
+    ),
+    *("holdfast.events", "holdfast.functions", "holdfast.http", "holdfast.http.access"),
+    *("holdfast.interceptors", "holdfast.listener"),
+    *("holdfast.maintenance", "holdfast.nats", "holdfast.remote", "holdfast.remote.steps"),
+    *("holdfast.removing", "holdfast.runs"),
+    *("holdfast.server", "holdfast.sql", "holdfast.testing", "holdfast.wake_ups", "holdfast.worker"),
 )
 """All loggers of Holdfast. The filters of a logger do not apply to its children, so each needs its own."""
 

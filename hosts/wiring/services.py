@@ -6,10 +6,11 @@ child and closed with the engine.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.hint_listener import HintListener, ThreadedHintListener
@@ -29,13 +30,16 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
+from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.blobs import is_blob_key_part
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import STORE_ERRORS, EngineClosedError, InvalidNamespaceError
 from holdfast.ports.process_forks import Renewable, renew_in_forks
 from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Micros
-from holdfast.ports.transport import Reopenable
+from holdfast.ports.transport import HistoryGrew, Reopenable
 from holdfast.ports.validation import TEXT, TRUTH, an, check
 
 T = TypeVar("T")
@@ -94,6 +98,9 @@ class Core:
         self.run_notifier = RunListeners()
         """Notifies the functions that are driven in this process of new rows in their histories."""
         self._migrate = migrate
+        self.applies_declarations = True
+        """Whether the engine applies what its code declares when it connects. Off in commands that only use it."""
+        self._on_connect: list[Callable[[], object]] = []
         self._listener = listener
         self._ready = False
         self.lifecycle = Lifecycle(reopen=self._reopen, close=self._close)
@@ -135,24 +142,76 @@ class Core:
         self.connect()
         return self._kernel
 
+    def with_plans(self, plans: Iterable[Plan]) -> Self:
+        """Return these services with a kernel that starts runs of these plans, and of no others."""
+        self.connect()
+        core = copy(self)
+        core._kernel = self._kernel_of(plans, None)
+        return core
+
     def kernel_with(self, executor: Executor | None) -> Kernel:
         """Return a kernel on these stores that runs `job.execute` with this executor."""
+        return self._kernel_of(self.registry.plans, executor)
+
+    def _kernel_of(self, plans: Iterable[Plan], executor: Executor | None) -> Kernel:
         return Kernel(
             persistence=self.stores.persistence,
             clock=self.clock,
             ids=self.stores.ids,
             transport=self.stores.transport,
-            plans=self.registry.plans,
+            plans=plans,
+            zones=self.stores.zones,
             executor=executor,
             around=around_dispatch(self.interceptors),
-            after=None if self._wake_ups is None else self._wake_ups.follow,
+            after=self._follow,
             blocked=_log_unreadable,
         )
+
+    def _follow(self, changes: Sequence[Change]) -> None:
+        """Request wake-ups after a commit, and announce the rows of runs that are watched in this process.
+
+        Other processes see these rows within a second: a hint for each row of each run would cost every worker.
+        """
+        if self._wake_ups is not None:
+            self._wake_ups.follow(changes)
+        listener = self.__dict__.get("listener")
+        if isinstance(listener, ThreadedHintListener) and listener.waiting:
+            grown = {
+                change.record.run
+                for change in changes
+                if isinstance(change, Insert) and isinstance(change.record, HistoryRow)
+            }
+            if watched := listener.watched(grown):
+                self.adapters.transport.announce([HistoryGrew(run=run) for run in sorted(watched)])
 
     @cached_property
     def listener(self) -> HintListener:
         """The listener for hints of the transport, or what replaces it."""
         return self._listener or ThreadedHintListener(self.adapters.persistence, self.adapters.transport)
+
+    def in_namespace(self, namespace: str) -> Self:
+        """Return these services for another namespace of the store. They share connections, and close with these.
+
+        Raises InvalidNamespaceError.
+        """
+        if not is_blob_key_part(namespace):
+            raise InvalidNamespaceError(namespace)
+        if namespace == self.namespace:
+            return self
+        self.connect()
+        assert self.listener is not None  # it is made once, for all namespaces
+        core = copy(self)
+        core.namespace = namespace
+        return core
+
+    def observe(self, interceptor: Interceptor) -> None:
+        """Wrap all further dispatches, and the bodies of workers that are made from here on, in one more interceptor.
+
+        It is the outermost. Unlike those of the engine, it sees starts of several threads as the batches that they
+        share. Not for engines that are in use.
+        """
+        self.interceptors = (*check_interceptors((interceptor,)), *self.interceptors)
+        self._kernel = self.kernel_with(None)
 
     def open(self) -> None:
         """Connect; also after `close`. Each `open` needs a `close`."""
@@ -175,8 +234,13 @@ class Core:
             if isinstance(part, Reopenable):
                 part.reopen()
 
+    def when_connected(self, function: Callable[[], object]) -> None:
+        """Call a function once after the engine has connected and set up the tables; never with `migrate=False`."""
+        if self._migrate:
+            self._on_connect.append(function)
+
     def connect(self) -> None:
-        """Make the store ready, once: its tables, and its time. EngineClosedError."""
+        """Make the store ready, once: its tables, its time, and what is declared. EngineClosedError."""
         if self._ready:
             return
         with self._lock:
@@ -187,6 +251,18 @@ class Core:
                     check_schema(self.stores)
                 self.sync_clock()
                 self._ready = True
+        # Outside of the lock: these functions use the engine. One that fails is called at the next connection again.
+        while (function := self._next_on_connect()) is not None:
+            try:
+                function()
+            except BaseException:
+                self._on_connect.insert(0, function)
+                self._ready = False
+                raise
+
+    def _next_on_connect(self) -> Callable[[], object] | None:
+        with self._lock:
+            return self._on_connect.pop(0) if self._on_connect and self.applies_declarations else None
 
     def sync_clock(self) -> None:
         """Read the store's time; up to `CLOCK_READS_MAX` times if the answer is too slow to be precise.

@@ -114,16 +114,20 @@ def _known_of(function: FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def _loaded(code: CodeType) -> Iterator[str]:
-    yield from (
-        str(one.argval) for one in get_instructions(code) if one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}
-    )
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _loaded(constant)
+    """Yield the names that the code of a function reads, and that of the functions nested in it."""
+    for one in codes_within(code):
+        found = (each for each in get_instructions(one) if each.opname in {"LOAD_GLOBAL", "LOAD_NAME"})
+        yield from (str(each.argval) for each in found)
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+    for one in codes_within(code):
+        yield from one.co_names
+
+
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function and of the functions nested in it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from codes_within(constant)

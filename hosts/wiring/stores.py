@@ -3,6 +3,8 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -26,6 +28,7 @@ from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
 from holdfast.ports.urls import hide, secrets_of, shown_url
 from holdfast.ports.validation import Wanted, check, duration, with_methods
+from holdfast.ports.zones import ZoneTables
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -58,6 +61,20 @@ _NATS_SUBJECT: Final = re.compile(r"(?P<servers>\w+://[^/]*)/?(?P<subject>[^/]*)
 _NATS: Final = re.compile(r"(?P<servers>\w+://[^/]*(,\w+://[^/]*)*)/?(?P<stream>[\w-]*)", re.ASCII)
 
 
+def has_time_zones() -> bool:
+    """Whether the extra `schedules` is installed, which has the data of time zones."""
+    return find_spec("tzdata") is not None
+
+
+@cache
+def zone_tables() -> ZoneTables:
+    """Return the tables of all time zones, the same in each call. Only zones other than UTC need the extra."""
+    # Imported here, as few programs need time zones.
+    from holdfast.adapters.system.zones import TzdataZones
+
+    return TzdataZones()
+
+
 @attrs.frozen(kw_only=True)
 class Stores:
     """The adapters that an engine uses."""
@@ -73,6 +90,8 @@ class Stores:
     """The file that holds the whole store, if there is one."""
     scheduler: Scheduler | None = None
     """What wakes sleeping jobs; None where workers or maintenance do."""
+    zones: ZoneTables | None = attrs.field(factory=lambda: zone_tables() if has_time_zones() else None)
+    """The time zones; None without the package that has their data."""
 
 
 def open_stores(
@@ -105,37 +124,26 @@ def open_stores(
     check("Engine.open", _TRANSPORT, transport=transport)
     check("Engine.open", _SCHEDULER, scheduler=scheduler)
     seconds = duration("Engine.open", "patience", patience).total_seconds()
-    clock, ids = SystemClock(), UlidIds()
+    ids = UlidIds()
     wakes = open_scheduler(scheduler, transport)
     carries = open_transport(transport)
+    stores = partial(Stores, clock=SystemClock(), ids=ids, url=shown_url(url), scheduler=wakes)
     if url.partition(":")[0] == "memory":
         if url != "memory://":
             raise InvalidUrlError(f"{shown_url(url)!r}: a store in memory has no name; use memory://")
         memory = MemoryPersistence()
-        return Stores(
-            persistence=memory,
-            transport=carries or MemoryTransport(),
-            blobs=open_blobs(blobs),
-            clock=clock,
-            ids=ids,
-            url=shown_url(url),
-            scheduler=wakes,
-        )
+        return stores(persistence=memory, transport=carries or MemoryTransport(), blobs=open_blobs(blobs))
     if kind_of(url) is not None:
         # Imported here, as an engine in memory needs no SQLAlchemy.
         from holdfast.adapters.sql.persistence import SqlPersistence
 
         database = _opened(url, lambda: SqlPersistence(url, new_id=ids.new, deadline=seconds))
         beside = f"file://{database.file.resolve()}.blobs" if database.file else None
-        return Stores(
+        return stores(
             persistence=database,
             transport=carries or _opened(url, database.transport),
             blobs=open_blobs(blobs if blobs is not None else beside),
-            clock=clock,
-            ids=ids,
-            url=shown_url(url),
             file=database.file,
-            scheduler=wakes,
         )
     raise InvalidUrlError(f"{shown_url(url)!r} is not the URL of a store; use {_forms()}")
 

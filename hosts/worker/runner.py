@@ -10,7 +10,9 @@ from anyio.abc import TaskGroup
 
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
+from holdfast.hosts.execution.caught_calls import CaughtCall
 from holdfast.hosts.execution.threads import in_thread, make_in_thread
+from holdfast.hosts.wiring.registered_workflows import register_workflows
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.session_renewal import Renewal
@@ -70,6 +72,7 @@ class WorkerRunner:
         Cancelling it cancels the running bodies and releases their jobs.
         """
         await in_thread(self._core.connect)
+        await in_thread(register_workflows, self._core)
         ended = self._core.lifecycle.begin_worker()
         try:
             await self._serve(serving)
@@ -205,38 +208,24 @@ class WorkerRunner:
             scope.deadline = -math.inf
 
     async def _in_thread(
-        self,
-        call: Callable[[], T],
-        seconds: float | None = None,
-        *,
-        threads: CapacityLimiter | None = None,
+        self, call: Callable[[], T], seconds: float | None = None, *, threads: CapacityLimiter | None = None
     ) -> T | None:
         """Run a call in a thread and wait for it, shielded from cancellation.
 
         A transaction that was sent must be awaited. An ending worker abandons the call after a while, or at once
         after `stop`, because the store may be down; then None is returned.
         """
-        results: list[T] = []
-        errors: list[BaseException] = []
-
-        def make() -> None:
-            try:
-                results.append(call())
-            except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
-                errors.append(error)
-
+        caught = CaughtCall(call)
         calls = self._store_calls if threads is None else self._sink_calls
         async with threads or self._db_threads:
             deadline = self._leave_by if seconds is None else anyio.current_time() + seconds
             with CancelScope(shield=True, deadline=deadline) as scope:
                 calls.add(scope)
                 try:
-                    await make_in_thread(make)
+                    await make_in_thread(caught)
                 finally:
                     calls.discard(scope)
-        if errors:
-            raise errors[0]
-        return results[0] if results else None
+        return caught.result() if caught.is_over else None
 
     def _wake_loop(self) -> None:
         if self._woken is not None:

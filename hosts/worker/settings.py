@@ -34,5 +34,7 @@ class Settings:
     """The names of the sinks that it delivers events to."""
     retention: timedelta | None = None
     """How long ended runs are kept; None for ever."""
+    name: str | None = None
+    """Its name in the worker registry; None: that of its machine."""
     function_cache: int = FUNCTIONS_KEPT
     """How many waiting durable functions stay in memory."""

@@ -16,6 +16,7 @@ from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.functions.function_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.worker_about import worker_about
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.machine import Phase, WorkerMachine
 from holdfast.hosts.worker.settings import Settings
@@ -62,6 +63,13 @@ class WorkerShell:
             retention=settings.retention,
             cache=self._cache,
             wake_every=WAKE_POLLS * settings.poll_interval,
+            about=lambda: worker_about(
+                core,
+                settings.name,
+                queues=settings.queues,
+                concurrency=settings.concurrency,
+                limits=settings.limits,
+            ),
         )
         self._inputs: list[p.Input] = []
         self._ready: dict[Attempt, Body] = {}

@@ -35,8 +35,11 @@ from holdfast.kernel.commands import (
     JobsWoken,
     JobWakeDue,
     QueuedStepFailed,
+    RunClaimPending,
+    RunsAdmitted,
     SessionClose,
     SessionOpen,
+    WorkerAbout,
     follow_up_of,
 )
 from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE_DELAY
@@ -92,6 +95,7 @@ class StoreCalls:
         retention: timedelta | None = None,
         cache: FunctionCache,
         wake_every: float,
+        about: Callable[[], WorkerAbout],
     ) -> None:
         """See `Worker`. A claim also wakes due sleeping jobs if none of the calls did so for `wake_every` seconds."""
         self._core = core
@@ -104,11 +108,15 @@ class StoreCalls:
         self._flushes = threading.Event()
         self._flushes.set()
         self._lease = round(lease * 1_000_000)
+        self._about = about
         self._maintenance = Maintenance(core, lease=lease, retention=retention)
         self.session: str | None = None
         self.counts = Counts()
         self.runtimes: dict[Attempt, AttemptRuntime] = {}
         self._is_in_doubt = False
+        self._has_held_up = any(
+            plan.gather is not None or plan.rate is not None for plan in core.registry.plans
+        )
         self._former: dict[str, frozenset[Attempt]] = {}
 
     @property
@@ -318,9 +326,22 @@ class StoreCalls:
         """Queue the sleeping jobs that are due."""
 
         def wake() -> p.Input:
-            reply = self._core.kernel.dispatch(self._wake_command())
-            followed = self._dispatcher.follow_up(reply)
-            return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(followed.wakes_at))
+            schedules = self._maintenance.schedules
+            begins = self._begin_commands()
+            commands = (self._wake_command(), *begins, *schedules.due_commands)
+            reply, *others = self._core.kernel.dispatch_many(commands)
+            begun, fired = others[: len(begins)], others[len(begins) :]
+            for answer in (reply, *begun):
+                if isinstance(answer, CommandError):
+                    raise answer
+            assert isinstance(reply, JobsWoken)
+            _, wakes_at, more = schedules.note(fired)
+            followed = self._dispatcher.follow_up(reply, *begun, *fired)
+            next_at = (at for one in begun if isinstance(one, RunsAdmitted) for at in one.wakes_at)
+            return p.WokeDue(
+                more or reply.woken >= _WAKE_LIMIT,
+                self._seconds_until((*followed.wakes_at, *wakes_at, *next_at)),
+            )
 
         return self._guarded(action, wake)
 
@@ -330,22 +351,34 @@ class StoreCalls:
         self._core.trust_clock(self._lease / 3_000_000)
         return JobWakeDue(limit=_WAKE_LIMIT)
 
+    def _begin_commands(self) -> tuple[RunClaimPending, ...]:
+        """Return the command that begins due runs, if workflows of this process or rates in the store hold some up."""
+        if not (self._has_held_up or self._maintenance.has_rate_lines):
+            return ()
+        return (RunClaimPending(namespace=self._core.namespace, due=True),)
+
     def _claimed(self, claim: JobClaim) -> JobsClaimed:
         """Claim jobs; if no due jobs were woken lately, wake them in the same transaction.
+
+        A process with workflows that gather starts, or whose starts have a rate, also begins due runs in it, and does
+        not leave them to maintenance: a batch of every second would begin some seconds late.
 
         The worker that was to wake them may be gone. Jobs that were woken are claimed at once.
         """
         if self._core.clock.monotonic() < self._wake_at:
             return self._core.kernel.dispatch(claim)
-        commands: tuple[JobWakeDue | JobClaim, ...] = (self._wake_command(), claim)
-        woken, claimed = self._core.kernel.dispatch_many(commands)
-        for answer in (woken, claimed):
+        commands: tuple[JobWakeDue | RunClaimPending | JobClaim, ...]
+        commands = (self._wake_command(), *self._begin_commands(), claim)
+        answers = self._core.kernel.dispatch_many(commands)
+        for answer in answers:
             if isinstance(answer, CommandError):
                 raise answer
+        woken, *begun, claimed = answers
         assert isinstance(woken, JobsWoken)
         assert isinstance(claimed, JobsClaimed)
-        self._dispatcher.follow_up(woken)
-        return self._core.kernel.dispatch(claim) if woken.woken and not claimed.attempts else claimed
+        self._dispatcher.follow_up(woken, *begun)
+        is_more = woken.woken or any(isinstance(one, RunsAdmitted) and one.admitted for one in begun)
+        return self._core.kernel.dispatch(claim) if is_more and not claimed.attempts else claimed
 
     def follow_up(self, action: FollowUp) -> p.Input:
         """Admit runs and jobs, and deliver results of ended runs to the runs that wait for them."""
@@ -385,7 +418,9 @@ class StoreCalls:
         return p.SessionReady()
 
     def _opened(self) -> str:
-        command = SessionOpen(namespace=self._core.namespace, host=self._core.host, lease=self._lease)
+        command = SessionOpen(
+            namespace=self._core.namespace, host=self._core.host, lease=self._lease, about=self._about()
+        )
         return self._core.kernel.dispatch(command).session
 
     def _open_another(self) -> None:

@@ -24,14 +24,19 @@ from holdfast.hosts.worker.garbage_collection import collecting_seldom
 from holdfast.hosts.worker.runner import WorkerRunner
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.authoring.options import QUEUE_NAME
+from holdfast.kernel.commands.names import NAME_MAX, text_fault
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.events import EventSink
-from holdfast.ports.validation import SINK, an, by_name, check, duration, integer, several
+from holdfast.ports.validation import SINK, Wanted, an, by_name, check, duration, integer, several
 
 _ENDED: Final = "the worker stopped with an error; its jobs go to other workers when its lease expires"
 
-_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) returns it", Engine, SyncEngine)
+ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) returns it", Engine, SyncEngine)
+_NAME: Final = Wanted(
+    f"a name of 1 to {NAME_MAX} characters",
+    lambda value: isinstance(value, str) and text_fault(value, NAME_MAX, 1) is None,
+)
 _LEASE_MIN: Final = timedelta(seconds=1)
 
 _log = logging.getLogger("holdfast.worker")
@@ -102,6 +107,8 @@ class Worker:
             by `remove` of their handles. None: until they are removed explicitly.
         function_cache: How many waiting durable functions stay in memory, so that they continue without a replay. If
             there are more, the one that has waited longest is evicted; it is replayed later.
+        name: Its name in the worker registry, for people, such as that of its deployment; that of its machine if
+            omitted.
 
     Raises:
         InvalidArgumentError: An argument is invalid.
@@ -121,10 +128,12 @@ class Worker:
         sinks: Mapping[str, EventSink] | None = None,
         retention: Duration | None = None,
         function_cache: int = FUNCTIONS_KEPT,
+        name: str | None = None,
     ) -> None:
-        check("Worker", _ENGINE, engine=engine)
+        check("Worker", ENGINE, engine=engine)
         check("Worker", integer(1), concurrency=concurrency)
         check("Worker", integer(0), function_cache=function_cache)
+        check("Worker", _NAME.or_none, name=name)
         words = "a dict of limits by queue name, such as {'llm': 2}; only_queues takes only names"
         limits = by_name("Worker", "queues", queues or {}, words, integer(1))
         only = several("Worker", "only_queues", only_queues or (), "a list of queue names, such as ['llm']")
@@ -160,6 +169,7 @@ class Worker:
             maintenance_interval=min(MAINTENANCE_INTERVAL, lasts / 3),
             retention=None if retention is None else checked_retention("Worker", retention),
             function_cache=function_cache,
+            name=name,
         )
         self._core = core
         self._driver = WorkerRunner(core, settings, lease=lasts, sinks=taken, substitute=engine.substitute)
@@ -246,23 +256,14 @@ class Worker:
     def stats(self) -> WorkerStats:
         """Return the counters of this worker. Safe from any thread."""
         machine, calls = self._driver.machine, self._driver.calls
-        counts = calls.counts
+        counts = attrs.asdict(calls.counts)
+        counts["fenced"] += machine.late
         return WorkerStats(
             session=calls.session,
             phase=machine.phase,
             running=machine.running,
             unsettled=machine.unsettled,
-            claimed=counts.claimed,
-            started=counts.started,
-            settled=counts.settled,
-            failed=counts.failed,
-            fenced=counts.fenced + machine.late,
-            released=counts.released,
-            sessions_lost=counts.sessions_lost,
-            store_errors=counts.store_errors,
-            commits=counts.commits,
-            events=counts.events,
-            dead_lettered=counts.dead_lettered,
+            **counts,
         )
 
     def _serve_in_thread(self) -> None:

@@ -19,8 +19,10 @@ from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import (
     BodyDefaults,
     BodyOptions,
+    Fair,
     Rate,
     Retry,
+    Slots,
     StartOptions,
     check_options,
 )
@@ -40,6 +42,7 @@ __all__ = [
     "ChildStage",
     "ConfigurableStage",
     "ExternalStage",
+    "Fair",
     "ItemFailure",
     "NotReady",
     "PartialResults",
@@ -48,6 +51,7 @@ __all__ = [
     "Rate",
     "Retry",
     "Signal",
+    "Slots",
     "Stage",
     "StageContext",
     "StageDecorator",

@@ -95,9 +95,9 @@ def read_shape(
         input_type=object if not values else values[0] if len(values) == 1 else tuple_of(values),
         output_type=hints["return"] if unwrap_output is None else unwrap_output(hints["return"]),
     )
-    _check_storable(shape.input_type, f"{where} takes a type that can't be stored")
-    _check_storable(shape.output_type, f"{where} returns a type that can't be stored")
-    _check_storable(shape.config_type, f"{where} has a config that can't be stored")
+    check_storable(shape.input_type, f"{where} takes a type that can't be stored")
+    check_storable(shape.output_type, f"{where} returns a type that can't be stored")
+    check_storable(shape.config_type, f"{where} has a config that can't be stored")
     return shape
 
 
@@ -235,7 +235,8 @@ def _config_type(context: Form) -> Form:
     return None if unwrap(config) is type(None) else config
 
 
-def _check_storable(form: Form, where: str) -> None:
+def check_storable(form: Form, where: str) -> None:
+    """Raise DefinitionError, which begins with `where`, if values of this type can't be stored."""
     try:
         check_type(form)
     except DefinitionError as error:

@@ -6,9 +6,9 @@ from typing import Any, Final, NotRequired, TypedDict, cast
 
 import attrs
 
-from holdfast.kernel.authoring.body_types import is_generator
+from holdfast.kernel.authoring.body_types import check_storable, is_generator
 from holdfast.kernel.authoring.type_hints import hints_of, signature_of
-from holdfast.kernel.values import Fields, check_type, decode, decode_input, encode
+from holdfast.kernel.values import Fields, decode, decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
 from holdfast.ports.validation import shown
@@ -149,7 +149,7 @@ def read_call_form(
                 f"{what}: parameter {name!r} has no annotation; annotate it, as in `{name}: str`"
             )
         form = hints[name]
-        _check_storable(form, f"{what} takes a type that can't be stored, as {name!r}")
+        check_storable(form, f"{what} takes a type that can't be stored, as {name!r}")
         if parameter.default is not parameter.empty:
             _check_default(parameter.default, form, f"{what}: parameter {name!r}")
         if parameter.kind in _SEVERAL:
@@ -158,7 +158,7 @@ def read_call_form(
         fields[name] = NotRequired[form] if may_be_left_out else form
     if "return" not in hints:
         raise DefinitionError(f"{what} has no return annotation; write `-> str`, or `-> None` for nothing")
-    _check_storable(hints["return"], f"{what} returns a type that can't be stored")
+    check_storable(hints["return"], f"{what} returns a type that can't be stored")
     arguments = cast("Any", TypedDict)(function.__name__, fields)
     output = hints.pop("return")
     return CallForm(what=what, signature=signature, hints=hints, arguments=arguments, output=output)
@@ -180,10 +180,3 @@ def _check_default(default: object, form: Form, where: str) -> None:
             f"{where} has a default that can't be stored with the calls that leave it out: {error}. Annotate it as what"
             f" it is, as in `{show(form)} | None = None`, or give it another default"
         ) from None
-
-
-def _check_storable(form: Form, where: str) -> None:
-    try:
-        check_type(form)
-    except DefinitionError as error:
-        raise DefinitionError(f"{where}: {error}") from None

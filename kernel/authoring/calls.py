@@ -7,6 +7,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar, override
 
+from holdfast.kernel.pipelines.input_attributes import InputAttribute, attributes_in
 from holdfast.kernel.values import encode
 
 # Named without _co: users read this name in their type errors.
@@ -37,6 +38,24 @@ class WorkflowDefinition(ABC, Generic[Out]):
     @abstractmethod
     def output_type(self) -> object:
         """Type of a run's result, as an annotation."""
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether its runs share workers by an attribute, so that a start may have a weight."""
+        return False
+
+    @property
+    def attributes_from(self) -> tuple[InputAttribute, ...]:
+        """The attributes that it takes from the input of its runs."""
+        return ()
+
+    def attributes_in(self, text: str) -> dict[str, str]:
+        """Return the attributes that it takes from an input, given as JSON text.
+
+        Raises:
+            InvalidArgumentError: A value there can't be an attribute.
+        """
+        return attributes_in(text, self.attributes_from, self.name)
 
     def input_text(self, value: object) -> str:
         """Return the JSON text of an input, with defaults added, as it is stored.

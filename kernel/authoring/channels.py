@@ -1,23 +1,24 @@
 """Channels: typed mailboxes of runs, from which durable functions receive messages."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Generic, cast, overload
 
+import attrs
 from typing_extensions import TypeForm, TypeVar, override
 
+from holdfast.kernel.authoring.body_types import check_storable
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.inboxes import Message
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.functions.protocol import CloseRequest
-from holdfast.kernel.values import check_type, decode, decode_input, encode
+from holdfast.kernel.values import decode, decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import (
     ChannelClosedError,
-    DefinitionError,
     InvalidValueError,
     UnreadMessagesError,
     UnstorableValueError,
@@ -32,12 +33,30 @@ C = TypeVar("C")
 D = TypeVar("D")
 
 
+@attrs.frozen(kw_only=True)
+class ReceivedMessage(Generic[Out]):
+    """A message that a durable function has received.
+
+    Attributes:
+        value: The message.
+        sender: The id of the run whose function sent it; None if no function did.
+    """
+
+    value: Out
+    sender: str | None
+
+
 class Inbox(Generic[Out]):
     """The receiving side of a channel. It is covariant in the type of the messages, which a `Channel` can't be."""
 
     def __init__(self, name: str, form: Form) -> None:
         self.name = name
         self._form = form
+
+    @property
+    def message_type(self) -> object:
+        """The type of its messages, as an annotation."""
+        return self._form
 
     async def receive(self, *, timeout: Duration | None = None) -> Out:
         """Wait for the next message and return it: `await approval.receive(timeout=timedelta(days=3))`.
@@ -52,7 +71,15 @@ class Inbox(Generic[Out]):
             InvalidArgumentError: The timeout is not a duration.
             RuntimeError: It was not called by a durable function.
         """
-        return await _take((self,), timeout)
+        return _message(await _take((self,), timeout), self)[0]
+
+    async def receive_message(self, *, timeout: Duration | None = None) -> "ReceivedMessage[Out]":
+        """Wait for the next message and return it with the run that sent it. Raises as `receive`.
+
+        `message = await question.receive_message()`, and then `await signal_run(message.sender, answer(42))`.
+        """
+        value, message = _message(await _take((self,), timeout), self)
+        return ReceivedMessage(value=value, sender=message.sender)
 
     def __aiter__(self) -> AsyncIterator[Out]:
         """Iterate over the messages until the channel is closed: `async for message in letters`."""
@@ -124,10 +151,7 @@ class Channel(Inbox[T], Generic[T]):
     def __init__(self, name: str, type: TypeForm[T], /) -> None:
         check_name(name, "the name of a channel")
         super().__init__(name, type)
-        try:
-            check_type(self._form)
-        except DefinitionError as error:
-            raise DefinitionError(f"channel {name!r} can't have messages of this type: {error}") from None
+        check_storable(self._form, f"channel {name!r} can't have messages of this type")
 
     def __call__(self, message: T, /) -> Signal:
         """Return a message to send: `await run.signal(approval(decision))`.
@@ -157,21 +181,33 @@ async def select(
 ) -> A | B | C | D: ...
 async def select(*channels: Inbox[Any], timeout: Duration | None = None) -> object:
     """Wait for the next message of two to four channels; the one stored first wins. Raises as `Channel.receive`."""
-    return await _take(channels, timeout)
+    return _message(await _take(channels, timeout), channels[0])[0]
 
 
-async def _take(channels: tuple[Inbox[T], ...], timeout: Duration | None) -> T:
+def _take(
+    channels: tuple[Inbox[T], ...], timeout: Duration | None
+) -> Coroutine[Any, Any, tuple[tuple[T, Message]] | None]:
+    """Return the wait for the next message of any of these channels. As a plain function, it keeps no frame waiting."""
     inboxes = loop_for("receive() or select() of channels").inboxes
-    names = tuple({channel.name: None for channel in channels})
+    seconds = (
+        None if timeout is None else duration("receive", "timeout", timeout, least=NO_TIME).total_seconds()
+    )
 
-    def read(message: Message) -> T:
-        return next(one for one in reversed(channels) if one.name == message.channel).decoded(message.text)
+    def read(message: Message) -> tuple[T, Message]:
+        channel = next(one for one in reversed(channels) if one.name == message.channel)
+        return channel.decoded(message.text), message
 
-    if timeout is None:
-        taken = await inboxes.take(names, read)
-    else:
-        async with asyncio.timeout(duration("receive", "timeout", timeout, least=NO_TIME).total_seconds()):
-            taken = await inboxes.take(names, read)
+    taken = inboxes.take(tuple({channel.name: None for channel in channels}), read)
+    return taken if seconds is None else _within(seconds, taken)
+
+
+async def _within(seconds: float, taken: Coroutine[Any, Any, T]) -> T:
+    async with asyncio.timeout(seconds):
+        return await taken
+
+
+def _message(taken: tuple[tuple[T, Message]] | None, channel: Inbox[Any]) -> tuple[T, Message]:
+    """Return what was received. ChannelClosedError if that is nothing."""
     if taken is None:
-        raise ChannelClosedError("", names[0])
-    return cast("T", taken[0])
+        raise ChannelClosedError("", channel.name)
+    return taken[0]

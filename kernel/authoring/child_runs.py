@@ -13,7 +13,7 @@ from holdfast.kernel.functions.protocol import ChildEnded, ChildRequest, NotifyR
 from holdfast.kernel.history.exceptions import error_if_known
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import Form
-from holdfast.ports.errors import RunCancelledError, RunFailedError
+from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.validation import TEXT, Wanted, an, check
 
@@ -62,7 +62,7 @@ class ChildRun(Generic[Out]):
         check(
             "signal", an("a message with its channel, as channel(message) returns it", Signal), signal=signal
         )
-        await self._notify(signal.channel, signal.text, checked=signal.checked)
+        await notify(self._loop, self.id, signal.channel, signal.text, checked=signal.checked)
 
     async def cancel(self, *, reason: str = "") -> None:
         """Cancel the run, unless it has ended. `result` raises RunCancelledError once the run has cleaned up.
@@ -70,14 +70,17 @@ class ChildRun(Generic[Out]):
         `reason` is a text for people; InvalidArgumentError if it is not a string.
         """
         check("cancel", TEXT, reason=reason)
-        await self._notify(None, reason)
+        await notify(self._loop, self.id, None, reason)
 
-    async def _notify(self, channel: str | None, text: str, *, checked: bool = False) -> None:
-        loop = self._loop
-        request = NotifyRequest(
-            call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site(), checked=checked
-        )
-        await loop.submit(request)  # a cancellation does not withdraw the request
+
+async def notify(
+    loop: FunctionLoop, run: str, channel: str | None, text: str, *, checked: bool = False
+) -> None:
+    """Send a message to a run or, without a channel, cancel it. A cancellation does not withdraw the request."""
+    request = NotifyRequest(
+        call=loop.next_call(), run=run, channel=channel, text=text, site=call_site(), checked=checked
+    )
+    await loop.submit(request)
 
 
 async def start_child(
@@ -91,12 +94,13 @@ async def start_child(
     Args:
         call: The workflow with its input. The engine must know this version of the workflow.
         parent_end: What happens to the run if its parent ends first: "cancel", "terminate" or "abandon".
-        options: `id`, `queue`, `priority`, `attributes`, `start_at` and `deadline`, as those of `engine.start`.
-            Without a queue, a priority or attributes the run gets the queue and the priority of its workflow, and
-            otherwise those of its parent; `attributes={}` gives it none. See `ChildStartOptions`.
+        options: `id`, `queue`, `priority`, `attributes`, `start_at`, `deadline`, `concurrency` and `weight`, as those
+            of `engine.start`. Without a queue, a priority or attributes the run gets the queue and the priority of its
+            workflow, and otherwise those of its parent; `attributes={}` gives it none. See `ChildStartOptions`.
 
     Raises:
         ChildRefusedError: A run with this id exists.
+        ConcurrencyFullError: Too many runs of its concurrency key are open.
         InvalidArgumentError: An argument is of the wrong type, or an option is unknown or invalid.
         RuntimeError: It was not called by a durable function.
     """
@@ -110,11 +114,20 @@ def request_child_run(
     check_options(options, ChildStartOptions, "start_child")
     check("start_child", _PARENT_END, parent_end=parent_end)
     definition = call.definition
+    if "weight" in options and not definition.is_fair:
+        raise InvalidArgumentError(
+            "weight",
+            f"start_child: weight is for workflows with turns, and {definition.name!r} has no fair=Fair(by=...); add it"
+            " there, or leave the weight out",
+        )
+    number = loop.next_call()  # also if the input is refused: a replay numbers calls alike
+    text = definition.input_text(call.value)
     request = ChildRequest(
-        call=loop.next_call(),
+        call=number,
         workflow=definition.name,
         version=definition.version,
-        input=definition.input_text(call.value),
+        input=text,
+        attributes_taken=definition.attributes_in(text) or None,
         run=options.get("id"),
         parent_end=parent_end,
         options=given_options(options),

@@ -12,10 +12,11 @@ from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In, Out
 from holdfast.kernel.authoring.options import BodyDefaults, to_timedelta
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.ports.errors import DefinitionError
 from holdfast.ports.records.run import ClosePolicy
 
 BODY_ONLY_OPTIONS: Final = frozenset(
-    {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit"}
+    {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit", "remote"}
 )
 """Options of bodies, which a child run does not have."""
 
@@ -32,6 +33,16 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
     """How long the child run may take; None for the deadline of its workflow."""
     attributes: Mapping[str, str] | None = None
     """Texts by which the child run is found; None for those of the parent run."""
+    weight: int | None = None
+    """How many turns the key of the child run gets; None for as many as before."""
+
+    @override
+    def __attrs_post_init__(self) -> None:
+        if self.weight is not None and not self.workflow.is_fair:
+            raise DefinitionError(
+                f"stage {self.name!r}: weight is for workflows with turns, and {self.workflow.name!r} has no"
+                " fair=Fair(by=...); add it there, or leave the weight out"
+            )
 
     @override
     def with_defaults(self, defaults: BodyDefaults) -> "ChildStage[In, Out]":

@@ -5,27 +5,10 @@ from typing import Generic
 import attrs
 
 from holdfast.kernel.authoring.nodes import Out
+from holdfast.kernel.authoring.options import SHARE, validator_of
 from holdfast.kernel.pipelines.plan import Enough
 from holdfast.ports.errors import DefinitionError
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _some(_: object, __: object, value: int) -> None:
-    if not _is_count(value, 1):
-        raise DefinitionError(f"AtLeast: count is {value!r}; it must be an integer of at least 1")
-
-
-def _not_negative(_: object, __: object, value: object) -> None:
-    if not _is_count(value, 0):
-        raise DefinitionError(f"Tolerate: count is {value!r}; it must be an integer of at least 0")
-
-
-def _share(_: object, __: object, value: object) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise DefinitionError(f"Tolerate: share is {value!r}; it must be a number from 0 to 1")
+from holdfast.ports.validation import integer
 
 
 @attrs.frozen
@@ -38,12 +21,12 @@ class AtLeast:
         DefinitionError: `count` is not an integer of at least 1.
     """
 
-    count: int = attrs.field(validator=_some)
+    count: int = attrs.field(validator=validator_of("AtLeast", integer(1)))
 
 
 @attrs.frozen(kw_only=True)
 class TolerateFailures:
-    """A map tries every item, and tolerates failures: `map(resize, enough=Tolerate(share=0.1))`.
+    """A map tries every item, and tolerates failures: `map(resize, enough=TolerateFailures(share=0.1))`.
 
     `count` items may fail, or that `share` of all items, whichever is more.
 
@@ -51,8 +34,8 @@ class TolerateFailures:
         DefinitionError: `count` is negative, or `share` is not between 0 and 1.
     """
 
-    count: int = attrs.field(default=0, validator=_not_negative)
-    share: float = attrs.field(default=0.0, validator=_share)
+    count: int = attrs.field(default=0, validator=validator_of("TolerateFailures", integer(0)))
+    share: float = attrs.field(default=0.0, validator=validator_of("TolerateFailures", SHARE))
 
 
 @attrs.frozen
@@ -88,4 +71,6 @@ def enough_of(policy: object, where: str) -> Enough | None:
         case TolerateFailures():
             return Enough(tolerated=policy.count, share=float(policy.share))
         case _:
-            raise DefinitionError(f"{where}: enough is {policy!r}; it must be AtLeast(...) or Tolerate(...)")
+            raise DefinitionError(
+                f"{where}: enough is {policy!r}; it must be AtLeast(...) or TolerateFailures(...)"
+            )

@@ -79,9 +79,7 @@ def _read_next_generation(call: object) -> FunctionContinued:
     definition = given.definition
     check("continue_as_new", an("a durable function, not a pipeline", Workflow), workflow=definition)
     return FunctionContinued(
-        workflow=definition.name,
-        version=definition.version,
-        input=definition.input_text(given.value),
+        workflow=definition.name, version=definition.version, input=definition.input_text(given.value)
     )
 
 

@@ -157,7 +157,7 @@ def each(node: object, /, *, over: object = None, limit: int | None = None, enou
         node: The stage.
         over: The earlier stage whose output is the list of items.
         limit: How many items may have jobs at the same time, 1 to 10,000. Default: 1,000.
-        enough: Lets the map complete without some of its items: `AtLeast(n)`, or `Tolerate(count=..., share=...)`.
+        enough: Lets the map complete without some of its items: `AtLeast(n)`, or `TolerateFailures(share=0.1)`.
             Without it, the first item that fails for good fails the run.
 
     Raises:

@@ -6,14 +6,13 @@ from functools import cached_property
 from typing import Any, Final, Generic, Never, overload
 
 import attrs
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, override
 
-from holdfast.kernel.authoring.body_types import Shape, fits, is_async_body, read_shape
+from holdfast.kernel.authoring.body_types import Shape, check_storable, fits, is_async_body, read_shape
 from holdfast.kernel.authoring.nodes import In, Out
 from holdfast.kernel.authoring.options import Retry, check_options, to_timedelta
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Config, ConfigurableStage
-from holdfast.kernel.values import check_type
 from holdfast.kernel.values.type_forms import Form, arguments, members, origin_of, show, unwrap
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
@@ -120,6 +119,13 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     """Its retry policy; None for `CANCEL_RETRY`."""
     cancel_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     """Time limit of one attempt; None for `CANCEL_TIMEOUT`."""
+
+    @override
+    def _check_remote(self) -> None:
+        raise DefinitionError(
+            f"external stage {self.name!r} can't be remote: its worker submits and polls the work; use a remote stage"
+            " that does the work itself, or leave remote=True out"
+        )
 
     @overload
     def check(
@@ -285,12 +291,7 @@ def suspended_types(form: Form, name: str) -> tuple[Form, Form]:
             " which suspend() and completed() make"
         )
     state, result = types
-    try:
-        check_type(state)
-    except DefinitionError as error:
-        raise DefinitionError(
-            f"stage {name!r} is suspended with a state that can't be stored: {error}"
-        ) from None
+    check_storable(state, f"stage {name!r} is suspended with a state that can't be stored")
     return state, result
 
 

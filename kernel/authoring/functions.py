@@ -2,7 +2,7 @@
 
 import inspect
 from asyncio import sleep as _sleep
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
@@ -17,20 +17,28 @@ from typing_extensions import TypeVar, override
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.call_types import CallForm, read_call_form
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.concurrency import Concurrency
+from holdfast.kernel.authoring.gather import GATHER, Gather, check_gathered, check_parts, items_of
 from holdfast.kernel.authoring.nodes import In
 from holdfast.kernel.authoring.options import (
     ONCE,
+    Fair,
+    Rate,
     Retry,
     RunOptions,
     check_name,
     check_options,
     given_options,
+    input_attributes,
 )
 from holdfast.kernel.authoring.pipeline_builder import Condition, policy_from, retry_rules
+from holdfast.kernel.authoring.scheduled_runs import Scheduled, scheduled_from
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, make_compensation, make_untyped_step
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.run_facts import RunFacts
+from holdfast.kernel.pipelines.input_attributes import InputAttribute
 from holdfast.kernel.pipelines.plan import Group, Plan, StagePlan, StepsPlan
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import instant, micros
@@ -74,12 +82,23 @@ class WorkflowOptions(TypedDict, total=False):
 
     A timedelta or a number of seconds. After that the run fails, and the function cleans up first.
     """
+    fair: Fair
+    """How its runs share workers, by an attribute: `Fair(by="tenant")`. Default: they start in order of arrival."""
+    concurrency: Concurrency
+    """How many of its runs may be under way and waiting, unless the start sets another limit: a `Concurrency`."""
+    rate: Rate
+    """How many of its runs start in a period, unless the start sets another rate: `Rate(100, per=60, by="tenant")`."""
     retry: Retry
     """Retry policy of the whole run: if it fails, it starts again with the same input. Default: it does not.
 
     Each attempt is a new generation with an empty history. Cancelled runs are not retried, nor runs past their
     deadline. The steps of the function have policies of their own.
     """
+    attributes_from: Sequence[str] | Mapping[str, str]
+    """Attributes that its runs get from their arguments: names of parameters, or places by the attribute's name, such
+    as `{"tenant": "order.tenant"}`. An attribute that the start gives comes first."""
+    gather: Gather
+    """Gathers its starts: one joins the run that waits, until that run begins. Default: each start is a run."""
 
 
 class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
@@ -115,6 +134,19 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
     @override
     def version(self) -> str:
         return self._options.get("version", "1")
+
+    @property
+    def gather(self) -> Gather | None:
+        """How its starts are gathered into one run; None if each is a run of its own."""
+        return self._options.get("gather")
+
+    def gathered_items(self, value: object) -> int | None:
+        """Return how many items a call adds to the joined list; None if lists are not joined.
+
+        InvalidArgumentError if they are, and it has no list.
+        """
+        gather = self.gather
+        return None if gather is None or gather.keep != "all" else items_of(self.name, value)
 
     @property
     @override
@@ -183,6 +215,18 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
         """Always empty: durable functions have no conditions."""
         return MappingProxyType({})
 
+    @property
+    @override
+    def is_fair(self) -> bool:
+        """Whether its runs share workers by an attribute."""
+        return "fair" in self._options
+
+    @property
+    @override
+    def attributes_from(self) -> tuple[InputAttribute, ...]:
+        """The attributes that it takes from the arguments of its runs."""
+        return self._plan.attributes_from
+
     @cached_property
     def _plan(self) -> Plan:
         options, retry = self._options, self._options.get("retry", ONCE)
@@ -196,7 +240,7 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
             if of_steps is None
             else StepsPlan(retry=policy_from(of_steps), retry_rules=retry_rules(of_steps)),
         )
-        given = given_options(cast("RunOptions", options))
+        given, fair = given_options(cast("RunOptions", options)), options.get("fair")
         return Plan(
             workflow=self.name,
             version=self.version,
@@ -204,6 +248,11 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
             queue=given.queue,
             priority=given.priority,
             deadline_us=given.deadline,
+            fair=None if fair is None else fair.by,
+            gather=None if self.gather is None else self.gather.plan(),
+            concurrency=given.concurrency,
+            rate=given.rate,
+            attributes_from=input_attributes(self._options.get("attributes_from", ())),
         )
 
     def with_default_retry(self, retry: Retry) -> "Workflow[P, Out]":
@@ -214,14 +263,14 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
         """Return the plan: one stage, without any code of the function."""
         return self._plan
 
-    def machine(self, text: str, *, began_at: Micros, seed: str, run_id: str) -> FunctionMachine:
+    def machine(self, text: str, *, began_at: Micros, seed: str, run: RunFacts) -> FunctionMachine:
         """Return the state machine that drives one run.
 
         Args:
             text: JSON text of the arguments.
             began_at: When the run started, in microseconds since 1970.
             seed: Seed of the run's random values.
-            run_id: Id of the run.
+            run: What the function knows about its run.
 
         Raises:
             UnreadableValueError: The arguments no longer have the types of the parameters.
@@ -231,9 +280,16 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
         except InvalidValueError as error:
             raise UnreadableValueError("what the run was given", _INPUT_ROW, error.problems) from error
         call = partial(self._function, *args, **kwargs)
-        return FunctionMachine(
-            call, self._encoded, began_at=began_at, seed=seed, run_id=run_id, workflow=self.name
-        )
+        gather = self.gather
+        encoded = self._encoded
+        if gather is not None and gather.split:
+            # Counted before the function runs: it may change the list.
+            encoded = partial(self._encoded_parts, sum(map(len, (*args, *kwargs.values()))))
+        return FunctionMachine(call, encoded, began_at=began_at, seed=seed, run=run)
+
+    def _encoded_parts(self, items: int, value: object) -> str:
+        check_parts(self.name, items, value)
+        return self._encoded(value)
 
     def _encoded(self, value: object) -> str:
         return encode(value, self._form.output)
@@ -266,7 +322,25 @@ def _make_workflow(options: WorkflowOptions, fn: object) -> Workflow[Any, object
     name = options.get("name", function.__name__)
     check_name(name, f"the name of the workflow {function.__qualname__}")
     check_name(options.get("version", "1"), f"the version of workflow {name!r}")
-    return Workflow[Any, object](function, read_call_form(function, f"workflow {name!r}"), options)
+    form = read_call_form(function, f"workflow {name!r}")
+    for taken in input_attributes(options.get("attributes_from", ())):
+        if (parameter := taken.path.split(".", 1)[0]) not in form.signature.parameters:
+            names = ", ".join(form.signature.parameters) or "none"
+            raise DefinitionError(
+                f"workflow {name!r}: attributes_from takes {taken.name!r} from the parameter {parameter!r}, which the"
+                f" function does not have; it has {names}"
+            )
+    if (gather := options.get("gather")) is not None:
+        if not GATHER.test(gather):
+            raise DefinitionError(f"workflow {name!r}: gather is {gather!r}; it must be {GATHER.words}")
+        check_gathered(gather, form)
+        limit = options.get("concurrency")
+        if limit is not None and limit.full != "wait":
+            raise DefinitionError(
+                f"workflow {name!r}: it gathers its starts, so its concurrency can't have full={limit.full!r}: a start"
+                " that joins a run makes no run more; leave out `full` and `waiting`"
+            )
+    return Workflow[Any, object](function, form, options)
 
 
 workflow: Final = WorkflowDecorator()
@@ -293,6 +367,15 @@ def now() -> datetime:
     It is the time of the last history row that the function has received.
     """
     return instant(loop_for("holdfast.now()").now)
+
+
+def scheduled() -> Scheduled | None:
+    """Return which schedule started the run of the durable function that calls this; None if none did.
+
+    A run keeps it when it is run again or continues as new. RuntimeError outside of a workflow; a stage has
+    `ctx.scheduled`.
+    """
+    return scheduled_from(loop_for("holdfast.scheduled()").run.scheduled)
 
 
 def uuid4() -> UUID:

@@ -2,29 +2,27 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Literal, TypedDict, cast
 
 import attrs
 
+from holdfast.kernel.authoring.concurrency import CONCURRENCY, Concurrency
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.limits.fairness import WEIGHT_MAX
+from holdfast.kernel.pipelines.input_attributes import ATTRIBUTES_MAX, InputAttribute
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.clock import micros
-from holdfast.ports.durations import (
-    NO_TIME,
-    SHORTEST,
-    Duration,
-    length_of,
-    length_within,
-    wanted_length,
-)
+from holdfast.ports.durations import NO_TIME, SHORTEST, Duration, length_of, length_within, wanted_length
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.job import ATTEMPTS_MAX
+from holdfast.ports.records.limits import OverRate, RunRatePlan
 from holdfast.ports.records.run import GivenOptions
-from holdfast.ports.validation import Wanted, refused, shown
+from holdfast.ports.validation import Wanted, an, integer, refused, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,13 +47,31 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _attempts(_: object, __: object, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= ATTEMPTS_MAX:
-        raise DefinitionError(
-            f"Retry: attempts is {value!r}; it must be an integer from 1 to {ATTEMPTS_MAX:,}, or None for no limit"
-        )
+def _choice(*values: str) -> Wanted:
+    *others, last = map(repr, values)
+    return Wanted(f"{', '.join(others)} or {last}", lambda value: value in values)
+
+
+def _length(least: timedelta, most: timedelta = timedelta.max) -> Wanted:
+    return Wanted(wanted_length(least, most), lambda value: length_within(value, least, most) is not None)
+
+
+def validator_of(where: str, kind: Wanted) -> Callable[[object, "attrs.Attribute[Any]", object], None]:
+    """Return a validator for attrs. Raises DefinitionError."""
+
+    def validate(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
+        if not kind.test(value):
+            raise DefinitionError(f"{where}: {field.name} is {value!r}; it must be {kind.words}")
+
+    return validate
+
+
+def _or_no_limit(kind: Wanted) -> Wanted:
+    return Wanted(f"{kind.words}, or None for no limit", kind.or_none.test)
+
+
+def _is_error_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 def _as_timedelta(value: Duration) -> timedelta:
@@ -69,33 +85,20 @@ def to_timedelta(value: Duration | None) -> timedelta | None:
     return None if value is None else _as_timedelta(value)
 
 
-def _waiting(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
-    if length_within(value, NO_TIME) is None:
-        raise DefinitionError(f"Retry: {field.name} is {value!r}; it must be {wanted_length(NO_TIME)}")
-
-
-def _total_time(_: object, __: object, value: timedelta | None) -> None:
-    if value is not None and length_within(value, SHORTEST) is None:
-        raise DefinitionError(
-            f"Retry: total_time is {value!r}; it must be {wanted_length(SHORTEST)}, or None for no limit"
-        )
-
-
-def _backoff(_: object, __: object, value: object) -> None:
-    if not _is_number(value) or not 1 <= cast("float", value) < float("inf"):
-        raise DefinitionError(f"Retry: backoff is {value!r}; it must be a number of at least 1")
-
-
-def _jitter(_: object, __: object, value: object) -> None:
-    if not _is_number(value) or not 0 <= cast("float", value) <= 1:
-        raise DefinitionError(f"Retry: jitter is {value!r}; it must be a number from 0 to 1")
-
-
-def _give_up_on(_: object, __: object, value: object) -> None:
-    if not isinstance(value, tuple) or not all(
-        isinstance(each, type) and issubclass(each, Exception) for each in cast("tuple[object, ...]", value)
-    ):
-        raise DefinitionError(f"Retry: give_up_on is {value!r}; it must be a tuple of exception classes")
+_ATTEMPTS: Final = Wanted(f"an integer from 1 to {ATTEMPTS_MAX:,}", integer(1, ATTEMPTS_MAX).test)
+_BACKOFF: Final = Wanted(
+    "a number of at least 1", lambda value: _is_number(value) and 1 <= cast("float", value) < float("inf")
+)
+SHARE: Final = Wanted(
+    "a number from 0 to 1", lambda value: _is_number(value) and 0 <= cast("float", value) <= 1
+)
+"""A share of a whole."""
+_ERROR_CLASSES: Final = Wanted(
+    "a tuple of exception classes",
+    lambda value: isinstance(value, tuple) and all(map(_is_error_class, cast("tuple[object, ...]", value))),
+)
+_WAITING: Final = validator_of("Retry", _length(NO_TIME))
+_TOTAL_TIME: Final = validator_of("Retry", _or_no_limit(_length(SHORTEST)))
 
 
 def _by_error(retry: "Retry", __: object, value: object) -> None:
@@ -145,15 +148,17 @@ class Retry:
         DefinitionError: A value is out of range.
     """
 
-    attempts: int | None = attrs.field(default=3, validator=_attempts)
-    wait: timedelta = attrs.field(default=timedelta(seconds=1), converter=_as_timedelta, validator=_waiting)
-    backoff: float = attrs.field(default=2.0, validator=_backoff)
+    attempts: int | None = attrs.field(default=3, validator=validator_of("Retry", _or_no_limit(_ATTEMPTS)))
+    wait: timedelta = attrs.field(default=timedelta(seconds=1), converter=_as_timedelta, validator=_WAITING)
+    backoff: float = attrs.field(default=2.0, validator=validator_of("Retry", _BACKOFF))
     wait_max: timedelta = attrs.field(
-        default=timedelta(minutes=5), converter=_as_timedelta, validator=_waiting
+        default=timedelta(minutes=5), converter=_as_timedelta, validator=_WAITING
     )
-    jitter: float = attrs.field(default=0.2, validator=_jitter)
-    total_time: timedelta | None = attrs.field(default=None, converter=to_timedelta, validator=_total_time)
-    give_up_on: tuple[type[Exception], ...] = attrs.field(default=(), validator=_give_up_on)
+    jitter: float = attrs.field(default=0.2, validator=validator_of("Retry", SHARE))
+    total_time: timedelta | None = attrs.field(default=None, converter=to_timedelta, validator=_TOTAL_TIME)
+    give_up_on: tuple[type[Exception], ...] = attrs.field(
+        default=(), validator=validator_of("Retry", _ERROR_CLASSES)
+    )
     by_error: Mapping[type[Exception], "Retry"] = attrs.field(
         factory=dict[type[Exception], "Retry"], validator=_by_error, hash=False
     )
@@ -163,49 +168,115 @@ ONCE: Final = Retry(attempts=1)
 """The policy of what is not retried."""
 
 
-def _rate_limit(_: object, __: object, value: int) -> None:
-    if wanted := _check_limit(value):
-        raise DefinitionError(f"Rate: limit is {value!r}; it must be {wanted}")
-
-
-def _rate_per(_: object, __: object, value: timedelta) -> None:
-    if length_within(value, RATE_PER_MIN, RATE_PER_MAX) is None:
-        wanted = wanted_length(RATE_PER_MIN, RATE_PER_MAX)
-        raise DefinitionError(f"Rate: per is {value!r}; it must be {wanted}")
-
-
-def _rate_name(_: object, __: object, value: str | None) -> None:
-    if value is not None and (wanted := _check_name(value)):
-        raise DefinitionError(f"Rate: name is {value!r}; it must be {wanted}")
-
-
-def _rate_by(_: object, __: object, value: str | None) -> None:
-    if value is not None and (wanted := _check_text(value)):
-        raise DefinitionError(f"Rate: by is {value!r}; it must be the name of an attribute, {wanted}")
+NAME: Final = Wanted(
+    "1 to 128 letters, digits, and _ . - (and not begin with . or -)",
+    lambda value: isinstance(value, str) and _NAME.fullmatch(value) is not None,
+)
+"""The name of a workflow, a stage, a version, a queue or a channel."""
+QUEUE_NAME: Final = Wanted(f"a queue's name: {NAME.words}", NAME.test)
+_SHORT_TEXT: Final = Wanted(
+    "a string of 1 to 256 characters", lambda value: isinstance(value, str) and 1 <= len(value) <= 256
+)
+_LIMIT: Final = integer(1, CONCURRENCY_MAX)
+_ATTRIBUTE: Final = Wanted(f"the name of an attribute, {_SHORT_TEXT.words}", _SHORT_TEXT.or_none.test)
 
 
 @attrs.frozen
-class Rate:
-    """A rate limit: how many attempts start in a period, over all workers: `Rate(60, per=timedelta(minutes=1))`.
+class Fair:
+    """How the runs of a workflow share its workers: `Fair(by="tenant")`.
 
-    Every attempt counts, from its start, by the store's clock. The limit holds for every period of this length,
-    wherever it begins. Within it all attempts may start together; `Rate(1, per=...)` spaces them out.
+    Runs with the same text in an attribute belong together. The keys take turns in the queue: one that starts
+    thousands of runs waits for itself, and not the others for it. `start(..., weight=4)` gives a key four turns for
+    each one of the others.
 
     Attributes:
-        limit: Maximum number of starts in the period, 1 to 1,000,000.
-        per: Length of the period, a timedelta or a number of seconds, from a millisecond to a day.
-        name: Stages of a namespace whose rates have the same name share the limit, in any workflow. Give them all the
-            same `Rate`: if their numbers differ, each stage applies its own.
-        by: Name of an attribute of runs: each of its values has a separate limit. Runs without the attribute share one.
+        by: Name of an attribute of runs. Runs without it share turns as one key.
 
     Raises:
         DefinitionError: A value is out of range.
     """
 
-    limit: int = attrs.field(validator=_rate_limit)
-    per: timedelta = attrs.field(converter=_as_timedelta, validator=_rate_per, kw_only=True)
-    name: str | None = attrs.field(default=None, validator=_rate_name, kw_only=True)
-    by: str | None = attrs.field(default=None, validator=_rate_by, kw_only=True)
+    by: str = attrs.field(
+        validator=validator_of(
+            "Fair", Wanted(f"the name of an attribute, {_SHORT_TEXT.words}", _SHORT_TEXT.test)
+        ),
+        kw_only=True,
+    )
+
+
+@attrs.frozen
+class Rate:
+    """A rate limit: how many starts there are in a period, over all workers: `Rate(60, per=timedelta(minutes=1))`.
+
+    As `rate_limit=` of a stage or step it counts attempts; as `rate=` of a workflow or of a start, runs. Each counts
+    from its start, by the store's clock. The limit holds for every period of this length, wherever it begins. Within it
+    all may start together; `Rate(1, per=...)` spaces them out.
+
+    Attributes:
+        limit: Maximum number of starts in the period, 1 to 1,000,000.
+        per: Length of the period, a timedelta or a number of seconds, from a millisecond to a day.
+        name: Those of a namespace whose rates have the same name share the limit, in any workflow: stages and steps
+            among each other, and runs among each other. Give them all the same `Rate`: if their numbers differ, each
+            applies its own. Default: one stage or step alone, or the runs of one workflow.
+        by: Name of an attribute of runs: each of its values has a separate limit. Runs without the attribute share one.
+        units: Only of runs: the name of an attribute whose text is the number of units that a run costs, such as
+            "4000". `units=` of a start takes precedence; without both, a run costs 1. The limit then counts units.
+        over: Only of runs: what a start does that does not fit. "wait": the run is pending until it does. "refuse": the
+            start raises RateExceededError, which says when it would fit. A start that is not refused counts when it is
+            made, even if its run waits for its start time or a slot.
+
+    Raises:
+        DefinitionError: A value is out of range.
+    """
+
+    limit: int = attrs.field(validator=validator_of("Rate", _LIMIT))
+    per: timedelta = attrs.field(
+        converter=_as_timedelta,
+        validator=validator_of("Rate", _length(RATE_PER_MIN, RATE_PER_MAX)),
+        kw_only=True,
+    )
+    name: str | None = attrs.field(
+        default=None, validator=validator_of("Rate", Wanted(NAME.words, NAME.or_none.test)), kw_only=True
+    )
+    by: str | None = attrs.field(default=None, validator=validator_of("Rate", _ATTRIBUTE), kw_only=True)
+    units: str | None = attrs.field(default=None, validator=validator_of("Rate", _ATTRIBUTE), kw_only=True)
+    over: Literal["wait", "refuse"] = attrs.field(
+        default="wait", validator=validator_of("Rate", _choice("wait", "refuse")), kw_only=True
+    )
+
+    @property
+    def of_runs(self) -> RunRatePlan:
+        """The rate as a workflow stores it for its runs."""
+        return RunRatePlan(
+            limit=self.limit,
+            period=self.per // SHORTEST,
+            name=self.name,
+            by=self.by,
+            units=self.units,
+            over=OverRate(self.over),
+        )
+
+
+@attrs.frozen
+class Slots:
+    """A concurrency limit that several stages and steps share: `max_concurrency=Slots(10, name="gpu")`.
+
+    Attributes:
+        limit: How many bodies run at a time, 1 to 1,000,000.
+        name: Stages and steps in queues of a namespace whose slots have the same name share them, in any workflow. Give
+            them all the same `Slots`: if their numbers differ, each applies its own.
+        by: Name of an attribute of runs: there are so many slots for each of its values. Runs without the attribute
+            share theirs.
+
+    Raises:
+        DefinitionError: A value is out of range.
+    """
+
+    limit: int = attrs.field(validator=validator_of("Slots", _LIMIT))
+    name: str | None = attrs.field(
+        default=None, validator=validator_of("Slots", Wanted(NAME.words, NAME.or_none.test)), kw_only=True
+    )
+    by: str | None = attrs.field(default=None, validator=validator_of("Slots", _ATTRIBUTE), kw_only=True)
 
 
 class BodyDefaults(TypedDict, total=False):
@@ -226,8 +297,11 @@ class BodyDefaults(TypedDict, total=False):
     """Queue of the stage's jobs."""
     priority: int
     """Head start in the queue: one minute per step."""
-    max_concurrency: int
-    """How many bodies of a stage run at a time, in all runs of the workflow in a namespace, over all workers."""
+    max_concurrency: int | Slots
+    """How many bodies of a stage run at a time, in all runs of the workflow in a namespace, over all workers.
+
+    With `Slots(10, name="gpu")`, how many of all stages and steps with this name.
+    """
     rate_limit: Rate
     """How many bodies of a stage start in a period, counted in the same way."""
 
@@ -237,6 +311,15 @@ class PipelineOptions(BodyDefaults, total=False):
 
     deadline: Duration
     """How long its runs may take, unless the start sets another deadline."""
+    fair: Fair
+    """How its runs share workers, by an attribute. Default: they start in order of arrival."""
+    concurrency: Concurrency
+    """How many of its runs may be under way and waiting, unless the start sets another limit."""
+    rate: Rate
+    """How many of its runs start in a period, unless the start sets another rate."""
+    attributes_from: Sequence[str] | Mapping[str, str]
+    """Attributes that its runs get from their input: fields of the input, or places by the attribute's name, such as
+    `{"tenant": "customer.tenant"}`. An attribute that the start gives comes first."""
 
 
 class BodyOptions(BodyDefaults, total=False):
@@ -250,6 +333,11 @@ class BodyOptions(BodyDefaults, total=False):
     """For a stage that is a workflow: how long the child run may take. Default: that of the workflow."""
     attributes: dict[str, str]
     """For a stage that is a workflow: texts by which the child run is found. Default: those of its parent."""
+    weight: int
+    """For a stage that is a workflow with `fair`: how many turns the key of the child run gets, 1 to 1,000."""
+    remote: bool
+    """Whether only remote workers run the stage, by its name: see `holdfast.remote`. Its function is never called, and
+    gives the types of the input and the output."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -268,9 +356,20 @@ class RunOptions(TypedDict, total=False):
 
     After that the run fails; a durable function cleans up first. Default: that of the workflow.
     """
+    concurrency: Concurrency
+    """How many runs of its key may be under way and waiting. Default: that of the workflow."""
+    weight: int
+    """Of a workflow with `fair`: how many turns the run's key gets for each one of a key of weight 1, 1 to 1,000.
+
+    It holds for the key until another one is given. Default: the last one of the key, or 1.
+    """
+    rate: Rate
+    """How many runs start in a period. Default: that of the workflow."""
+    units: int
+    """How many units of its rate the run costs. Default: see `Rate.units`."""
 
 
-CHILD_ONLY_OPTIONS: Final = ("close_policy", "deadline", "attributes")
+CHILD_ONLY_OPTIONS: Final = ("close_policy", "deadline", "attributes", "weight")
 """Options that only a stage has that is a workflow."""
 
 
@@ -281,10 +380,6 @@ class StartAllOptions(RunOptions, total=False):
     """Another start with this key returns the first run and starts nothing. A refused start does not use the key up."""
     annotations: Mapping[str, object]
     """First annotations of the run: plain JSON by name."""
-    concurrency_key: str
-    """Runs with the same key share a concurrency limit; those above it are pending."""
-    concurrency_limit: int
-    """How many runs with the key are active at a time. Default: 1."""
     overrides: Sequence[AnyNode[object]]
     """Stages of the pipeline with other options or another config for this run: `[resize.options(queue="gpu")]`."""
     signals: Sequence[Signal]
@@ -328,12 +423,17 @@ def given_options(options: RunOptions) -> GivenOptions:
     """Return the options of a run as they are stored. They have been checked."""
     attributes, start_at = options.get("attributes"), options.get("start_at")
     deadline = to_timedelta(options.get("deadline"))
+    concurrency, rate = options.get("concurrency"), options.get("rate")
     return GivenOptions(
         queue=options.get("queue"),
         priority=options.get("priority"),
         attributes=None if attributes is None else canonical(attributes),
         start_at=None if start_at is None else micros(start_at),
         deadline=None if deadline is None else deadline // SHORTEST,
+        concurrency=None if concurrency is None else concurrency.plan,
+        weight=options.get("weight"),
+        rate=None if rate is None else rate.of_runs,
+        units=options.get("units"),
     )
 
 
@@ -352,155 +452,123 @@ def check_options(given: Mapping[str, object], options_type: type, where: str) -
             raise InvalidArgumentError(
                 option, f"{where} has no option {option!r}{hint}; it has {', '.join(names)}"
             )
-        check = _CHECKS.get(option)
-        wanted = check(value) if check else None
-        if wanted and options_type in (StartOptions, ChildStartOptions):
-            raise refused(where, option, value, wanted)
-        if wanted:
-            raise DefinitionError(f"{where}: {option} is {shown(value)}; it must be {wanted}")
+        kind = _KINDS.get(option)
+        if kind is None or kind.test(value):
+            continue
+        if options_type in (StartOptions, ChildStartOptions):
+            raise refused(where, option, value, kind.words)
+        raise DefinitionError(f"{where}: {option} is {shown(value)}; it must be {kind.words}")
 
 
 def check_name(name: object, what: str) -> None:
     """Raise DefinitionError if `name` is not valid for a workflow, a stage, a version, a queue or a channel."""
-    if wanted := _check_name(name):
-        raise DefinitionError(f"{what} is {name!r}; it must be {wanted}")
+    if not NAME.test(name):
+        raise DefinitionError(f"{what} is {name!r}; it must be {NAME.words}")
 
 
-def _check_name(value: object) -> str | None:
-    if isinstance(value, str) and _NAME.fullmatch(value):
-        return None
-    return "1 to 128 letters, digits, and _ . - (and not begin with . or -)"
-
-
-QUEUE_NAME: Final = Wanted(f"a queue's name: {_check_name(None)}", lambda value: _check_name(value) is None)
-
-
-def _check_retry(value: object) -> str | None:
-    return None if isinstance(value, Retry) else "a Retry(...)"
-
-
-def _check_timeout(value: object) -> str | None:
-    return None if length_within(value, SHORTEST) else wanted_length(SHORTEST)
-
-
-def _check_heartbeat_timeout(value: object) -> str | None:
-    return None if length_within(value, HEARTBEAT_TIMEOUT_MIN) else wanted_length(HEARTBEAT_TIMEOUT_MIN)
-
-
-def _check_priority(value: object) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= PRIORITY_MAX:
-        return None
-    return f"an integer from -{PRIORITY_MAX} to {PRIORITY_MAX}"
-
-
-def _check_text(value: object) -> str | None:
-    return None if isinstance(value, str) and 1 <= len(value) <= 256 else "a string of 1 to 256 characters"
-
-
-def _check_attributes(value: object) -> str | None:
+def _are_texts(value: object) -> bool:
     items = cast("dict[object, object]", value).items() if isinstance(value, dict) else [(None, None)]
-    if all(isinstance(key, str) and isinstance(text, str) for key, text in items):
-        return None
-    return "a dict of strings to strings"
+    return all(isinstance(key, str) and isinstance(text, str) for key, text in items)
 
 
-def _check_annotations(value: object) -> str | None:
-    names = list(cast("Mapping[object, object]", value)) if isinstance(value, Mapping) else [None]
-    return None if all(isinstance(name, str) for name in names) else "a dict of plain JSON by strings"
+def _places(value: object) -> Sequence[tuple[object, object]]:
+    if isinstance(value, Mapping):
+        return tuple(cast("Mapping[object, object]", value).items())
+    names = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (None,)
+    return tuple((name, name) for name in names)
 
 
-def _check_overrides(value: object) -> str | None:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return None
-    return "a list of stages, such as [my_stage.options(...)]"
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and all(value.split("."))
 
 
-def _check_if_exists(value: object) -> str | None:
-    return None if value in ("error", "return") else "'error' or 'return'"
+def input_attributes(value: Sequence[str] | Mapping[str, str]) -> tuple[InputAttribute, ...]:
+    """Return the option `attributes_from` as data of the plan. It has been checked."""
+    return tuple(InputAttribute(*pair) for pair in sorted(cast("Sequence[tuple[str, str]]", _places(value))))
 
 
-def _check_if_active(value: object) -> str | None:
-    return None if value in ("error", "return", "terminate") else "'error', 'return' or 'terminate'"
-
-
-def _check_if_ended(value: object) -> str | None:
-    possible = ("error", "return", "rerun", "rerun_failed")
-    return None if value in possible else "'error', 'return', 'rerun' or 'rerun_failed'"
-
-
-def _check_start_at(value: object) -> str | None:
-    if isinstance(value, datetime) and value.tzinfo is not None and _EPOCH <= value < _DISTANT:
-        return None
-    return "a datetime with a time zone, such as datetime.now(UTC), from 1970 to 9998"
-
-
-def _check_deadline(value: object) -> str | None:
-    if length_within(value, SHORTEST, DEADLINE_MAX):
-        return None
-    return f"{wanted_length(SHORTEST)}, of 100 years at most"
-
-
-def _check_limit(value: object) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= CONCURRENCY_MAX:
-        return None
-    return f"an integer from 1 to {CONCURRENCY_MAX}"
-
-
-def _check_rate(value: object) -> str | None:
-    return None if isinstance(value, Rate) else "a Rate(...)"
-
-
-def _check_close_policy(value: object) -> str | None:
-    return None if value in ("cancel", "terminate", "abandon") else "'cancel', 'terminate' or 'abandon'"
-
-
-def _check_signals(value: object) -> str | None:
-    is_list = isinstance(value, list | tuple)
-    if is_list and all(isinstance(one, Signal) for one in cast("Sequence[object]", value)):
-        return None
-    return "a list of signals, as channel(message) returns them"
+def _is_list_of(classes: type, value: object) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(one, classes) for one in cast("Sequence[object]", value)
+    )
 
 
 def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
-    """Raise DefinitionError if a body has a concurrency limit, and a rate limit with `name` or `by`.
+    """Raise DefinitionError if a body has a concurrency limit and a rate limit, and one of them has `name` or `by`.
 
-    A job waits for one limit at a time, so with a concurrency limit the rate limit must belong to the same stage or
-    step.
+    A job waits for one limit at a time, so both must belong to the same stage or step.
     """
+    if (
+        isinstance(max_concurrency, Slots)
+        and rate is not None
+        and (max_concurrency.name or max_concurrency.by)
+    ):
+        raise DefinitionError(
+            f"{what} has slots with name or by and a rate limit, which can't be combined; write"
+            f" max_concurrency={max_concurrency.limit} for slots of its own, or move the rate limit to another stage or"
+            " step"
+        )
     if max_concurrency is not None and rate is not None and (rate.name or rate.by):
         raise DefinitionError(
             f"{what} has max_concurrency and a rate limit with name or by, which can't be combined; limit its queue"
-            " in the workers instead, or give the runs a concurrency_key"
+            " in the workers instead, or give the runs a concurrency="
         )
 
 
-def _check_actor(value: object) -> str | None:
-    return None if ACTOR.test(value) else ACTOR.words
-
-
-_CHECKS: Final = {
-    "close_policy": _check_close_policy,
-    "name": _check_name,
-    "queue": _check_name,
-    "retry": _check_retry,
-    "timeout": _check_timeout,
-    "timeout_total": _check_timeout,
-    "heartbeat_timeout": _check_heartbeat_timeout,
-    "priority": _check_priority,
-    "id": _check_text,
-    "idempotency_key": _check_text,
-    "attributes": _check_attributes,
-    "annotations": _check_annotations,
-    "if_exists": _check_if_exists,
-    "if_active": _check_if_active,
-    "if_ended": _check_if_ended,
-    "start_at": _check_start_at,
-    "deadline": _check_deadline,
-    "concurrency_key": _check_text,
-    "concurrency_limit": _check_limit,
-    "max_concurrency": _check_limit,
-    "overrides": _check_overrides,
-    "signals": _check_signals,
-    "rate_limit": _check_rate,
-    "actor": _check_actor,
+_KINDS: Final[Mapping[str, Wanted]] = {
+    "close_policy": _choice("cancel", "terminate", "abandon"),
+    "name": NAME,
+    "queue": NAME,
+    "retry": an("a Retry(...)", Retry),
+    "timeout": _length(SHORTEST),
+    "timeout_total": _length(SHORTEST),
+    "heartbeat_timeout": _length(HEARTBEAT_TIMEOUT_MIN),
+    "priority": integer(-PRIORITY_MAX, PRIORITY_MAX),
+    "id": _SHORT_TEXT,
+    "idempotency_key": _SHORT_TEXT,
+    "attributes": Wanted("a dict of strings to strings", _are_texts),
+    "attributes_from": Wanted(
+        f'a list of at most {ATTRIBUTES_MAX} fields of the input, or a dict of places by attribute: ["tenant"], or'
+        ' {"tenant": "customer.tenant"}',
+        lambda value: (
+            len(_places(value)) <= ATTRIBUTES_MAX
+            and all(_is_path(one) for pair in _places(value) for one in pair)
+        ),
+    ),
+    "annotations": Wanted(
+        "a dict of plain JSON by strings",
+        lambda value: (
+            isinstance(value, Mapping)
+            and all(isinstance(name, str) for name in cast("Mapping[object, object]", value))
+        ),
+    ),
+    "if_exists": _choice("error", "return"),
+    "if_active": _choice("error", "return", "terminate"),
+    "if_ended": _choice("error", "return", "rerun", "rerun_failed"),
+    "start_at": Wanted(
+        "a datetime with a time zone, such as datetime.now(UTC), from 1970 to 9998",
+        lambda value: isinstance(value, datetime) and value.tzinfo is not None and _EPOCH <= value < _DISTANT,
+    ),
+    "deadline": Wanted(
+        f"{wanted_length(SHORTEST)}, of 100 years at most", _length(SHORTEST, DEADLINE_MAX).test
+    ),
+    "max_concurrency": Wanted(
+        f"{_LIMIT.words}, or a Slots(...)", lambda value: isinstance(value, Slots) or _LIMIT.test(value)
+    ),
+    "concurrency": CONCURRENCY,
+    "overrides": Wanted(
+        "a list of stages, such as [my_stage.options(...)]",
+        lambda value: isinstance(value, Sequence) and not isinstance(value, str | bytes),
+    ),
+    "signals": Wanted("a list of signals, as channel(message) returns them", partial(_is_list_of, Signal)),
+    "rate_limit": Wanted(
+        "a Rate(...), without units and over, which are for rate=Rate(...) of a workflow",
+        lambda value: isinstance(value, Rate) and value.units is None and value.over == "wait",
+    ),
+    "rate": an("a Rate(...)", Rate),
+    "units": _LIMIT,
+    "fair": an("a Fair(...)", Fair),
+    "weight": integer(1, WEIGHT_MAX),
+    "remote": Wanted("True or False", lambda value: isinstance(value, bool)),
+    "actor": ACTOR,
 }

@@ -8,10 +8,12 @@ import attrs
 
 from holdfast.kernel.authoring.body_types import fits
 from holdfast.kernel.authoring.child_stages import ChildStage
+from holdfast.kernel.authoring.concurrency import Concurrency
 from holdfast.kernel.authoring.external import CANCEL_RETRY, CANCEL_TIMEOUT, ExternalStage
 from holdfast.kernel.authoring.nodes import PlanNode
-from holdfast.kernel.authoring.options import BodyDefaults, Rate, Retry, check_limits
+from holdfast.kernel.authoring.options import BodyDefaults, Fair, Rate, Retry, Slots, check_limits
 from holdfast.kernel.authoring.stages import Each, Stage, stage_hint
+from holdfast.kernel.pipelines.input_attributes import InputAttribute
 from holdfast.kernel.pipelines.plan import (
     CancelPlan,
     CheckPlan,
@@ -20,8 +22,10 @@ from holdfast.kernel.pipelines.plan import (
     MapPlan,
     NodePlan,
     RatePlan,
+    RemotePlan,
     RetryPolicy,
     RetryRule,
+    SlotsPlan,
     StagePlan,
 )
 from holdfast.kernel.values.type_forms import show, unwrap
@@ -68,6 +72,14 @@ class PipelineDefinition:
     defaults: BodyDefaults
     deadline: timedelta | None = None
     """How long its runs may take."""
+    fair: Fair | None = None
+    """How its runs share workers."""
+    concurrency: Concurrency | None = None
+    """How many of its runs may be under way and waiting."""
+    rate: Rate | None = None
+    """How many of its runs start in a period."""
+    attributes_from: tuple[InputAttribute, ...] = ()
+    """The attributes that it takes from the input of its runs."""
     groups: tuple[StageGroup, ...] = ()
 
 
@@ -155,11 +167,13 @@ def plan_of(node: PlanNode[Any, object]) -> NodePlan:
         retry_rules=retry_rules(retry),
         timeout_total_us=micros_of(stage.timeout_total),
         heartbeat_timeout_us=micros_of(stage.heartbeat_timeout),
-        max_concurrency=stage.max_concurrency,
+        max_concurrency=slots_limit(stage.max_concurrency),
+        slots=slots_from(stage.max_concurrency),
         rate=rate_from(stage.rate_limit),
         check=_check_of(stage),
         child=_child_of(stage),
         cancel=_cancel_of(stage),
+        remote=_remote_of(stage),
     )
     if isinstance(node, Each):
         over = node.over.name if node.over else None
@@ -180,6 +194,17 @@ def rate_from(rate: Rate | None) -> RatePlan | None:
     if rate is None:
         return None
     return RatePlan(limit=rate.limit, per_us=rate.per // _MICROSECOND, name=rate.name, by=rate.by)
+
+
+def slots_limit(slots: "int | Slots | None") -> int | None:
+    """Return the number of slots of a concurrency limit; None without a limit."""
+    return slots.limit if isinstance(slots, Slots) else slots
+
+
+def slots_from(slots: "int | Slots | None") -> SlotsPlan | None:
+    """Return who shares the slots of a concurrency limit, as data of the plan; None for a plain number."""
+    is_shared = isinstance(slots, Slots) and (slots.name is not None or slots.by is not None)
+    return SlotsPlan(name=slots.name, by=slots.by) if is_shared and isinstance(slots, Slots) else None
 
 
 def rule_name(error: type[Exception]) -> str:
@@ -217,6 +242,12 @@ def _cancel_of(stage: Stage[Any, object]) -> CancelPlan | None:
     )
 
 
+def _remote_of(stage: Stage[Any, object]) -> RemotePlan | None:
+    if not stage.remote:
+        return None
+    return RemotePlan(give_up_on=tuple(map(rule_name, stage.give_up_on)))
+
+
 def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
     if not isinstance(stage, ChildStage):
         return None
@@ -228,6 +259,8 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
         parameters=child.stage_parameters,
         deadline_us=micros_of(stage.deadline),
         attributes=None if stage.attributes is None else canonical(dict(stage.attributes)),
+        weight=stage.weight,
+        attributes_from=child.attributes_from or None,
     )
 
 

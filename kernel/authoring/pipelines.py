@@ -10,17 +10,20 @@ from typing import Any, Final, Generic, TypedDict, Unpack, cast, overload
 import attrs
 from typing_extensions import TypeForm, TypeVar, override
 
-from holdfast.kernel.authoring.body_types import is_async_body, tuple_of, union_of
+from holdfast.kernel.authoring.body_types import check_storable, is_async_body, tuple_of, union_of
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures
 from holdfast.kernel.authoring.decorators import each
 from holdfast.kernel.authoring.nodes import AnyNode, In, Out, PlanNode
 from holdfast.kernel.authoring.options import (
     BodyDefaults,
+    Fair,
     PipelineOptions,
+    Rate,
     Retry,
     check_name,
     check_options,
+    input_attributes,
     to_timedelta,
 )
 from holdfast.kernel.authoring.pipeline_builder import (
@@ -34,8 +37,8 @@ from holdfast.kernel.authoring.pipeline_builder import (
     with_stage_defaults,
 )
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.pipelines.input_attributes import InputAttribute
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.values import check_type
 from holdfast.kernel.values.type_forms import NoneType, show, unwrap
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
@@ -78,7 +81,8 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         name: Name of the workflow in the store. Keep it: runs find their code by it.
         input: Type of the input. Without it, runs have no input.
         version: Version of the code. Raise it when active runs could not continue with the new code.
-        **options: `deadline`, and options for stages that do not set them, see `PipelineOptions`.
+        **options: `deadline`, `concurrency`, `rate` and `fair` of its runs, and options for stages that do not set
+            them. See `PipelineOptions`.
 
     Raises:
         DefinitionError: A name or the value of an option is invalid, or the input can't be stored.
@@ -111,10 +115,11 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         where = f"pipeline {name!r}"
         check_options(options, PipelineOptions, where)
         deadline = to_timedelta(options.pop("deadline", None))
-        try:
-            check_type(input_type)
-        except DefinitionError as error:
-            raise DefinitionError(f"the input of {where}: {error}") from None
+        fair: Fair | None = options.pop("fair", None)
+        concurrency = options.pop("concurrency", None)
+        rate: Rate | None = options.pop("rate", None)
+        attributes_from = input_attributes(options.pop("attributes_from", ()))
+        check_storable(input_type, f"the input of {where}")
         defaults = cast("BodyDefaults", options)
         self._set(
             PipelineDefinition(
@@ -124,6 +129,10 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
                 output_type=input_type,
                 defaults=defaults,
                 deadline=deadline,
+                fair=fair,
+                concurrency=concurrency,
+                rate=rate,
+                attributes_from=attributes_from,
             )
         )
 
@@ -304,6 +313,18 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
             {step.nodes[0].name: step.condition for step in self._design.groups if step.condition is not None}
         )
 
+    @property
+    @override
+    def is_fair(self) -> bool:
+        """Whether its runs share workers by an attribute."""
+        return self._design.fair is not None
+
+    @property
+    @override
+    def attributes_from(self) -> tuple[InputAttribute, ...]:
+        """The attributes that it takes from the input of its runs."""
+        return self._design.attributes_from
+
     def plan(self) -> Plan:
         """Return the plan: the stages and their order as data, without code.
 
@@ -314,7 +335,18 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
             self._check_stages()
             groups = tuple(map(group_of, self._design.groups))
             deadline = micros_of(self._design.deadline)
-            self._plan = Plan(workflow=self.name, version=self.version, groups=groups, deadline_us=deadline)
+            fair = self._design.fair
+            concurrency, rate = self._design.concurrency, self._design.rate
+            self._plan = Plan(
+                workflow=self.name,
+                version=self.version,
+                groups=groups,
+                deadline_us=deadline,
+                fair=None if fair is None else fair.by,
+                concurrency=None if concurrency is None else concurrency.plan,
+                rate=None if rate is None else rate.of_runs,
+                attributes_from=self.attributes_from,
+            )
         return self._plan
 
     def with_default_retry(self, retry: Retry) -> "Pipeline[In, Out]":
@@ -359,21 +391,14 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         pipeline = cast("Pipeline[In, Any]", object.__new__(Pipeline))
         pipeline._set(
             attrs.evolve(
-                design,
-                output_type=output,
-                groups=(*design.groups, StageGroup(tuple(added), parallel, test)),
+                design, output_type=output, groups=(*design.groups, StageGroup(tuple(added), parallel, test))
             )
         )
         return pipeline
 
     def _branch_output_type(self, outputs: Sequence[object]) -> object:
         union = union_of(outputs)
-        try:
-            check_type(union)
-        except DefinitionError as error:
-            raise DefinitionError(
-                f"pipeline {self.name!r}: the output of `when` can't be stored: {error}"
-            ) from None
+        check_storable(union, f"pipeline {self.name!r}: the output of `when` can't be stored")
         return union
 
 

@@ -4,17 +4,15 @@ from typing import Final, overload
 
 from typing_extensions import TypeForm, TypeVar
 
+from holdfast.kernel.authoring.heartbeat_details import form_of
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.values import encode
-from holdfast.kernel.values.type_forms import Form
 
 T = TypeVar("T")
 
 PUBLISHED_MAX: Final = 16_384
 """Maximum length of the JSON text of a published value: it is a history row, which every wake-up reads."""
-
-_PLAIN: Final = (type(None), bool, int, float, str, list, dict)
 
 
 @overload
@@ -40,10 +38,5 @@ def publish(name: str, value: object, type: object = None, /) -> None:
     """
     check_name(name, "the name of a published value")
     loop = loop_for("holdfast.publish()")
-    form = _form_of(value) if type is None else type
+    form = form_of(value) if type is None else type
     loop.publish(name, encode(value, form, max_bytes=PUBLISHED_MAX))
-
-
-def _form_of(value: object) -> Form:
-    kind = type(value)
-    return object if kind in _PLAIN else kind

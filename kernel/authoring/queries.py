@@ -68,9 +68,7 @@ class UpdateCall(Generic[Out]):
         return cast("Out", decode(text, self.form.output))
 
 
-class Query(Generic[S, P, Out]):
-    """A method marked with `@query`. `Board.status()` makes a `QueryCall`; on an object it is a plain method."""
-
+class _MarkedMethod(Generic[S, P, Out]):
     def __init__(self, method: Callable[Concatenate[S, P], Out], form: CallForm) -> None:
         self._method = method
         self._form = form
@@ -78,6 +76,15 @@ class Query(Generic[S, P, Out]):
 
     def __set_name__(self, owner: type[object], name: str) -> None:
         self.named = f"{owner.__name__}.{name}"
+
+    @property
+    def method(self) -> Callable[..., object]:
+        """The decorated method."""
+        return self._method
+
+
+class Query(_MarkedMethod[S, P, Out], Generic[S, P, Out]):
+    """A method marked with `@query`. `Board.status()` makes a `QueryCall`; on an object it is a plain method."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> QueryCall[Out]:
         """Return a call, for `run.query(Board.status())`. Raises TypeError or UnstorableValueError."""
@@ -90,28 +97,16 @@ class Query(Generic[S, P, Out]):
     def __get__(self, instance: S | None, owner: type[S], /) -> object:
         return self if instance is None else MethodType(self._method, instance)
 
-    @property
-    def method(self) -> Callable[..., object]:
-        """The decorated method."""
-        return self._method
-
     def answer(self, state: S, arguments: str) -> str:
         """Return the answer of an object as JSON text. Raises InvalidValueError, or the error of the method."""
         bound = self._form.decode(arguments)
         return encode(cast("Any", self._method)(state, *bound.args, **bound.kwargs), self._form.output)
 
 
-class Update(Generic[S, P, Result, Out]):
+class Update(_MarkedMethod[S, P, Result], Generic[S, P, Result, Out]):
     """A method marked with `@update`. `Board.move("e4")` makes an `UpdateCall`; on an object it is a plain method."""
 
-    def __init__(self, method: Callable[Concatenate[S, P], Result], form: CallForm) -> None:
-        self._method = method
-        self._form = form
-        self.named = method.__qualname__
-        self._check: Callable[..., object] | None = None
-
-    def __set_name__(self, owner: type[object], name: str) -> None:
-        self.named = f"{owner.__name__}.{name}"
+    _check: Callable[..., object] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> UpdateCall[Out]:
         """Return a call, for `run.update(Board.move("e4"))`. Raises TypeError or UnstorableValueError."""
@@ -131,11 +126,6 @@ class Update(Generic[S, P, Result, Out]):
     def __get__(self, instance: S, owner: type[S], /) -> Callable[P, Result]: ...
     def __get__(self, instance: S | None, owner: type[S], /) -> object:
         return self if instance is None else MethodType(self._method, instance)
-
-    @property
-    def method(self) -> Callable[..., object]:
-        """The decorated method."""
-        return self._method
 
     def validator(self, check: Callable[Concatenate[S, P], None], /) -> Callable[Concatenate[S, P], None]:
         """Register a validator with `@move.validator`: a method that rejects an update by raising an error.

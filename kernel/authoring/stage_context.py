@@ -8,6 +8,7 @@ from typing_extensions import TypeVar, override
 
 from holdfast.kernel.authoring.attempt_context import AsyncAccess, AttemptContext, AttemptServices
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
+from holdfast.kernel.authoring.scheduled_runs import Scheduled
 from holdfast.kernel.values.stored_values import decode_recorded
 from holdfast.ports.errors import OutputMissingError, StageCancelledError
 from holdfast.ports.validation import an, check
@@ -52,6 +53,7 @@ class StageContext(AttemptContext, Generic[ConfigOut]):
         idempotency_key: The same text for every attempt of this stage or map item. Pass it to services that accept
             idempotency keys.
         deadline: When the attempt times out, or the run's deadline if that is earlier; None if neither is set.
+        scheduled: Which schedule started the run, and for which time; None if none did.
         config: The config set with `configure`, or the defaults of the config class.
     """
 
@@ -59,6 +61,7 @@ class StageContext(AttemptContext, Generic[ConfigOut]):
     item: int | None = None
     epoch: int
     config: ConfigOut
+    scheduled: Scheduled | None = None
     _runtime: StageRuntime = attrs.field(alias="runtime", repr=False)
 
     @overload

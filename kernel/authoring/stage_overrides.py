@@ -62,6 +62,8 @@ def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None
         raise InvalidOverrideError(
             changed.name, "can't change max_concurrency for one run: all runs share it"
         )
+    if changed.remote != ours.remote:
+        raise InvalidOverrideError(changed.name, "can't change remote for one run: it says where its code is")
     if changed.rate_limit not in (None, ours.rate_limit):
         raise InvalidOverrideError(changed.name, "can't change rate_limit for one run: all runs share it")
     if changed.retry is None:

@@ -18,6 +18,7 @@ from holdfast.kernel.authoring.options import (
     BodyOptions,
     Rate,
     Retry,
+    Slots,
     check_options,
     to_timedelta,
 )
@@ -48,10 +49,24 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     queue: str | None = None
     priority: int | None = None
-    max_concurrency: int | None = None
+    max_concurrency: int | Slots | None = None
     rate_limit: Rate | None = None
     config_text: str | None = None
     """The config as canonical JSON; None if it is not set."""
+    remote: bool = False
+    """Whether only remote workers run it. The body is never called then."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.remote:
+            self._check_remote()
+
+    def _check_remote(self) -> None:
+        """Raise DefinitionError if remote workers can't run the stage."""
+        if is_async_body(self.body):
+            raise DefinitionError(
+                f"stage {self.name!r} is remote, and its function is async: write `def`, since the function is never"
+                " called, and only gives the types of the input and the output"
+            )
 
     async def __call__(self, value: In, /) -> Out:
         """Call the body directly, without an engine or a record: `await resize(image)`.
@@ -61,6 +76,8 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
         Raises:
             RuntimeError: The body takes a context, which only an engine can provide.
         """
+        if self.remote:
+            raise RuntimeError(f"stage {self.name!r} is remote: only remote workers run it, in a pipeline")
         if self.shape.takes_context:
             raise RuntimeError(
                 f"stage {self.name!r} takes a StageContext, which only an engine has; run it in a pipeline, or call"

@@ -28,6 +28,7 @@ from holdfast.kernel.authoring.nodes import In
 from holdfast.kernel.authoring.options import (
     Rate,
     Retry,
+    Slots,
     check_limits,
     check_name,
     check_options,
@@ -69,8 +70,11 @@ class StepOptions(TypedDict, total=False):
     """Queue of the step: each call is a job, for any worker that serves the queue and knows a step of this name."""
     priority: int
     """With `queue`: head start in it, one minute per step. Default: the priority of the run."""
-    max_concurrency: int
-    """With `queue`: how many calls are active at a time, in all runs of a namespace, over all workers."""
+    max_concurrency: int | Slots
+    """With `queue`: how many calls are active at a time, in all runs of a namespace, over all workers.
+
+    With `Slots(10, name="gpu")`, how many of all stages and steps with this name.
+    """
     rate_limit: Rate
     """With `queue`: how many calls start in a period, counted in the same way."""
 
@@ -111,7 +115,7 @@ class Step(Generic[P, Out]):
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     queue: str | None = None
     priority: int | None = None
-    max_concurrency: int | None = None
+    max_concurrency: int | Slots | None = None
     rate_limit: Rate | None = None
     _undo: _CompensationSpec = attrs.field(factory=_CompensationSpec, alias="_undo", repr=False)
     is_async: bool = attrs.field(

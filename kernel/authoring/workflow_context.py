@@ -163,5 +163,5 @@ def workflow_context() -> WorkflowContext:
     """
     loop = loop_for("holdfast.workflow_context()")
     return WorkflowContext(
-        run_id=loop.run_id, workflow=loop.workflow, runtime=FunctionOutputTarget(loop), loop=loop
+        run_id=loop.run.id, workflow=loop.run.workflow, runtime=FunctionOutputTarget(loop), loop=loop
     )

@@ -16,20 +16,31 @@ class RunsAdmitted(WithFollowUp):
     next: str | None = None
     """The `after` of the next command; None: start over."""
     more: bool = False
-    """Whether the same command may admit more runs now."""
+    """Whether the same command may admit more runs now, or runs of other namespaces went on to their next line."""
+    wakes_at: tuple[int, ...] = ()
+    """Instants at which rates of starts allow the next run to begin: of lines that were held up, and the first of those
+    that were known to be."""
 
 
 @frozen(kw_only=True)
 class RunClaimPending(Command[RunsAdmitted]):
-    """Command to admit pending runs whose `start_at` has passed and that get a slot, by age and priority."""
+    """Command to admit pending runs whose `start_at` has passed, that get a slot, and whose rate allows their start.
+
+    They are admitted by age and priority.
+    """
 
     type: ClassVar[Literal["run.claim_pending"]] = "run.claim_pending"
     keys: tuple[str, ...] = ()
-    """Concurrency keys of this namespace to admit runs of. Empty: all keys and due runs of all namespaces."""
+    """Concurrency keys of this namespace to admit runs of. Empty, without `rates`: all keys, rates and due runs of all
+    namespaces."""
+    rates: tuple[str, ...] = ()
+    """Rates of starts of this namespace, `run-rate:<name>`, to admit runs under."""
     after: str = ""
-    """Position to continue from, without `keys`: `next` of the previous reply."""
+    """Position to continue from, without `keys` and `rates`: `next` of the previous reply."""
     limit: int = 500
-    """Most runs, and without `keys` also most concurrency keys, that are read."""
+    """Most runs that wait for slots, and that wait for rates, that are read, and most concurrency keys and rates."""
+    due: bool = False
+    """Only due runs of this namespace: those whose `start_at` has passed, or whose rate allows the next start."""
 
 
 @frozen(kw_only=True)
@@ -86,6 +97,8 @@ class RunExpire(Command[RunsExpired]):
 
 def admissions(namespace: str, follow_up: FollowUp) -> tuple[RunClaimPending | JobAdmit, ...]:
     """Return the commands that admit the runs and jobs of a follow-up, so that none waits for maintenance."""
-    claims = (RunClaimPending(namespace=namespace, keys=follow_up.runs),) if follow_up.runs else ()
+    has_runs = follow_up.runs or follow_up.rates
+    claim = RunClaimPending(namespace=namespace, keys=follow_up.runs, rates=follow_up.rates)
+    claims = (claim,) if has_runs else ()
     admits = (JobAdmit(namespace=namespace, keys=follow_up.jobs),) if follow_up.jobs else ()
     return (*claims, *admits)

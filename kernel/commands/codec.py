@@ -1,25 +1,47 @@
 """Conversion of commands, replies and decisions to and from JSON. The JSON of commands and replies is public."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 import cattrs
+from cattrs import gen
 from cattrs.strategies import configure_tagged_union
 
-from holdfast.kernel.commands import Command, FunctionRecord, Outcome
+from holdfast.kernel.commands import (
+    Command,
+    FunctionRecord,
+    OperatorCommand,
+    Outcome,
+    RunClaimPending,
+    RunCreate,
+    RunCreated,
+    SessionOpen,
+    SessionRenew,
+)
 from holdfast.kernel.converters import strict_converter
 from holdfast.kernel.history.events import EVENTS, DriverEvent, HistoryEvent
 from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.session import Session
 from holdfast.ports.tables import JOBS, TABLE_OF, TABLES, StoredRecord
 from holdfast.ports.transport import Hint
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_OMITTED: Final[Mapping[type, Sequence[str]]] = {
+    RunClaimPending: ("due",),
+    RunCreate: ("items", "input_size"),
+    RunCreated: ("joined", "first_item", "items"),
+    Session: ("namespace", "principal", "is_registered"),
+    SessionOpen: ("about", "principal"),
+    SessionRenew: ("about",),
+}
+"""Fields that are left out of the JSON if they have their default: they were added later, for one feature."""
 _TABLES: Final = {table.name: table for table in TABLES}
 
 
@@ -29,6 +51,7 @@ def _converter() -> cattrs.Converter:
     converter = strict_converter(forbid_extra_keys=True, detailed_validation=True)
     converter.register_structure_hook_func(_is_event, _event_from)
     converter.register_unstructure_hook_func(_is_event, _event_data)
+    converter.register_unstructure_hook_factory(lambda kind: bool(_omitted(kind)), _omitting)
     for change in (Insert, Update, Delete):
         converter.register_unstructure_hook(change, _row_change_data)
         converter.register_structure_hook(change, _row_change_from)
@@ -36,6 +59,18 @@ def _converter() -> cattrs.Converter:
     for union, tag in unions:
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=_tag_of)
     return converter
+
+
+def _omitted(kind: Any) -> Sequence[str]:
+    """Return the fields of a class that are left out of its JSON if they have their default."""
+    own = _OMITTED.get(kind, ())
+    is_of_operator = isinstance(kind, type) and issubclass(kind, OperatorCommand)
+    return ("request_id", *own) if is_of_operator else own
+
+
+def _omitting(kind: Any, converter: cattrs.Converter) -> Any:
+    omits: Any = {name: gen.override(omit_if_default=True) for name in _omitted(kind)}
+    return gen.make_dict_unstructure_fn(kind, converter, **omits)
 
 
 def _is_event(kind: Any) -> bool:
@@ -69,7 +104,9 @@ def _row_change_from(data: dict[str, Any], kind: Any) -> Insert | Update | Delet
         record: StoredRecord = from_data(data["record"], table.record)
         return Insert(record) if kind is Insert else Update(record)
     key = data["key"]
-    return Delete(table, JobKey(*key) if table is JOBS else key)
+    if table is JOBS:
+        return Delete(table, JobKey(*key))
+    return Delete(table, tuple(cast("list[object]", key)) if isinstance(key, list) else key)
 
 
 def _tag_of(kind: Any) -> str:
@@ -108,8 +145,9 @@ def fingerprint_text(command: Command[R]) -> str:
     """Return the text by which two commands under one idempotency key are compared.
 
     It is canonical JSON without the key, the actor and fields that have their default, so a new field of the class does
-    not change it. The order of keys in values does not matter, except in blobs, which are named by their hash. An
-    input counts as its caller passed it (`given`), so a changed default of the workflow does not change it either.
+    not change it; and without `pass_over`, which a repeated claim has from what the first one has leased. The order of
+    keys in values does not matter, except in blobs, which are named by their hash. An input counts as its caller passed
+    it (`given`), so a changed default of the workflow does not change it either.
     """
     given_fields = {
         field.name
@@ -119,7 +157,7 @@ def fingerprint_text(command: Command[R]) -> str:
     data: dict[str, Any] = {
         name: value for name, value in command_data(command).items() if name in given_fields or name == "type"
     }
-    for uncompared in ("idempotency_key", "actor"):
+    for uncompared in ("idempotency_key", "actor", "request_id", "input_size", "pass_over"):
         data.pop(uncompared, None)
     for one in (data, data.get("signal"), *data.get("signals", ())):
         if isinstance(one, dict):

@@ -49,3 +49,5 @@ class OperatorCommand(Command[Result]):
     """Whether a row keeps the actor; False: what the command does leaves no such row, and hosts log it."""
     actor: Actor | None = attrs.field(default=None, validator=check_actor)
     """Who issues the command; None: unknown."""
+    request_id: str | None = None
+    """Id of the request that carries the command, for its audit entry. It is not compared either."""

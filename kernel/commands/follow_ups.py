@@ -20,15 +20,17 @@ class FollowUp:
     """
     deliveries: bool = False
     """Whether results are to be delivered to other runs: send `RunDeliver`."""
+    rates: tuple[str, ...] = ()
+    """Rates of starts under which `RunClaimPending` may now admit a run: `run-rate:<name>`."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.runs or self.jobs or self.deliveries)
+        return bool(self.runs or self.jobs or self.deliveries or self.rates)
 
     def parts(self) -> "Iterator[FollowUp]":
         """Yield the admissions, then the deliveries, if there are any. They do not depend on each other."""
-        if self.runs or self.jobs:
-            yield FollowUp(self.runs, self.jobs)
+        if self.runs or self.jobs or self.rates:
+            yield FollowUp(self.runs, self.jobs, rates=self.rates)
         if self.deliveries:
             yield FollowUp(deliveries=True)
 
@@ -53,6 +55,7 @@ def merge(*follow_ups: FollowUp) -> FollowUp:
         tuple(dict.fromkeys(key for one in some for key in one.runs)),
         tuple(dict.fromkeys(key for one in some for key in one.jobs)),
         any(one.deliveries for one in some),
+        tuple(dict.fromkeys(key for one in some for key in one.rates)),
     )
 
 

@@ -7,7 +7,7 @@ from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import AttemptOutput, PublishedEvent
 from holdfast.kernel.commands.outcomes import ChannelMessage, ChildRunStarted, Failure
 from holdfast.kernel.history.events import DriverEvent, StepFailed
-from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
+from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy, SlotsPlan
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros, Payload
@@ -32,6 +32,8 @@ class QueuedStepJob:
     """Most calls of the step in progress at a time, over all runs of the namespace; None: no limit."""
     rate: RatePlan | None = None
     """Rate limit of the step."""
+    slots: SlotsPlan | None = None
+    """Who shares `max_concurrency`; None: the calls of the step."""
 
 
 @frozen(kw_only=True)
@@ -127,10 +129,10 @@ class ChildStart:
 
 
 @frozen(kw_only=True)
-class ChildSignal:
-    """Record: send a message to a child run in the same transaction."""
+class SignalSend:
+    """Record: send a message to a run of the namespace in the same transaction."""
 
-    tag: ClassVar[str] = "child_signal"
+    tag: ClassVar[str] = "signal_send"
     call: str
     run_id: str
     signal: ChannelMessage
@@ -138,10 +140,10 @@ class ChildSignal:
 
 
 @frozen(kw_only=True)
-class ChildCancel:
-    """Record: cancel a child run in the same transaction."""
+class CancelSend:
+    """Record: cancel a run of the namespace in the same transaction."""
 
-    tag: ClassVar[str] = "child_cancel"
+    tag: ClassVar[str] = "cancel_send"
     call: str
     run_id: str
     reason: str = ""
@@ -167,8 +169,8 @@ FunctionRecord: TypeAlias = (
     | StepQueue
     | StepCancel
     | ChildStart
-    | ChildSignal
-    | ChildCancel
+    | SignalSend
+    | CancelSend
     | ChannelClose
 )
 """What the driver of a durable function records with one `JobRecord`, besides other such records."""

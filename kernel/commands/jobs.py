@@ -99,8 +99,8 @@ IgnoredReason = Literal[
 
 `closed`: it has ended, or has no attempt left. `stale`: it was claimed since the hint was sent. `leased`: a session
 holds it. `not_due`: it sleeps until an instant. `waiting`: it sleeps until something wakes it. `unknown_code`: the
-session does not have its definition. `paused`: its run is paused or blocked. `limited`: it waits for a concurrency or
-rate limit. `suspect`: it must not run beside another job of the session.
+session does not have its definition. `paused`: its run is paused or blocked, or its queue is paused. `limited`: it
+waits for a concurrency or rate limit. `suspect`: it must not run beside another job of the session.
 """
 
 

@@ -118,7 +118,7 @@ class Cancelled:
 
     tag: ClassVar[str] = "cancelled"
     reason: str = ""
-    """The function's own reason, if it raised `asyncio.CancelledError` without a cancellation request."""
+    """The function's own reason, if it raised `CancelRun` or `asyncio.CancelledError` without a request."""
 
 
 @frozen(kw_only=True)

@@ -31,6 +31,8 @@ class RunRerun(WithFollowUp):
     """Whether the previous generation was active and was terminated."""
     row: int | None = None
     """Fork of a durable function: number of the first history row that is not kept."""
+    ended: tuple[str, ...] = ()
+    """Ids of the runs of its concurrency key that were ended to make way for it, oldest first."""
 
 
 @frozen(kw_only=True)
@@ -41,7 +43,10 @@ class RunRerunFrom(OperatorCommand[RunRerun]):
     continues where it failed or stopped; a completed run starts over. An active generation is terminated. The new one
     waits for a slot if the run has a concurrency key, and gets the run's full time until its deadline.
 
-    Errors: RunNotFoundError, RerunRefusedError, UnknownWorkflowError; InvalidCommandError if both points are given.
+    A rerun of a run that has ended obeys its bound as a start does, except that no other run is returned instead.
+
+    Errors: RunNotFoundError, RerunRefusedError, UnknownWorkflowError, ConcurrencyFullError; InvalidCommandError if both
+    points are given.
     """
 
     type: ClassVar[Literal["run.rerun_from"]] = "run.rerun_from"

@@ -9,6 +9,7 @@ from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.outcomes import ChannelMessage
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule
+from holdfast.ports.records.limits import OuterLevel, RunRatePlan, WhenFull
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
@@ -28,6 +29,14 @@ class RunCreated(WithFollowUp):
     """Whether the command created the generation; False: it existed before."""
     messages: tuple[int, ...] = ()
     """Numbers of the rows of `RunCreate.signals`, in their order."""
+    joined: bool = False
+    """Whether the start joined a run that was gathering."""
+    first_item: int | None = None
+    """Of a start whose list was joined with others: the index of its first item in the joined list."""
+    items: int | None = None
+    """How many items it has there."""
+    ended: tuple[str, ...] = ()
+    """Ids of the runs of its concurrency key that were ended to make way for it, oldest first."""
 
 
 @frozen(kw_only=True)
@@ -52,8 +61,12 @@ class RunCreate(OperatorCommand[RunCreated]):
     A run with a future `start_at` or a `concurrency_key` is stored as `pending`, without jobs: `RunClaimPending` admits
     it. Messages that the previous generation has not received go to the new one, before `signals`.
 
-    Errors: UnknownWorkflowError; RunExistsError; for `signals` also SignalRefusedError if the workflow is a pipeline or
-    the returned run has ended, and ChannelClosedError if the returned run has closed one of the channels.
+    If the workflow gathers its starts, a start without an id joins the run that waits, or begins one (see `Gather`).
+    Without a `concurrency_key` it comes under the concurrency limit of its workflow, if that has one.
+
+    Errors: UnknownWorkflowError; RunExistsError; ConcurrencyFullError; RateExceededError; for `signals` also
+    SignalRefusedError if the workflow is a pipeline or the returned run has ended, and ChannelClosedError if the
+    returned run has closed one of the channels.
     """
 
     type: ClassVar[Literal["run.create"]] = "run.create"
@@ -85,6 +98,23 @@ class RunCreate(OperatorCommand[RunCreated]):
     """Runs of the namespace with the same key share `concurrency_limit` slots."""
     concurrency_limit: int = 1
     """Most admitted runs with the `concurrency_key` at a time."""
+    weight: int | None = None
+    """How many turns its key gets for each one of a key of weight 1; None: as many as before, at first one.
+
+    Only for workflows whose keys share workers.
+    """
+    concurrency_waiting: int | None = None
+    """Most runs with the key that wait beside these. None: any number with `wait`; 1 with `replace`; 0 otherwise."""
+    concurrency_full: WhenFull = WhenFull.WAIT
+    """What to do if, with this run, more runs of the key would be open than `concurrency_limit` and
+    `concurrency_waiting` together. Runs that are ending do not count."""
+    concurrency_within: tuple[OuterLevel, ...] = ()
+    """The limits around that of the `concurrency_key`, the outermost first, each with a `key`. The run starts once all
+    have room. At most two."""
+    rate: RunRatePlan | None = None
+    """The rate of starts that the run counts against; None: that of its workflow, if that has one."""
+    units: int | None = None
+    """How many units of this rate the run costs; None: the number in the attribute that its rate names, or 1."""
     overrides: tuple[StageOverride, ...] = ()
     signals: tuple[ChannelMessage, ...] = ()
     """Messages that are stored with the run, at most `SIGNALS_MAX`, for durable functions only.
@@ -92,6 +122,12 @@ class RunCreate(OperatorCommand[RunCreated]):
     A returned run receives them too. With `if_ended` `rerun` or `rerun_failed`, this start is then stored with them: if
     that run ends on its own without receiving them, the same transaction starts the next generation from it.
     """
+    scheduled: str | None = None
+    """JSON text of an object: the schedule that starts the run, and the nominal time. Set by `schedule.fire`."""
+    items: int | None = None
+    """How many items the list has that is the input. Required if the workflow joins the lists of its starts."""
+    input_size: int | None = None
+    """Length of the input in bytes, if it is in a blob."""
     given: Payload | None = None
     """The input as the caller passed it, while `input` also has the defaults. With an idempotency key the commands are
     compared by it, so a call stays the same command when a default changes."""

@@ -2,7 +2,10 @@
 
 from typing import ClassVar, Literal
 
+import attrs
+
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.worker_about import WorkerAbout, check_about
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -26,6 +29,10 @@ class SessionOpen(Command[SessionOpened]):
     """Name of the process and machine, for people."""
     lease: Micros
     """Microseconds until the session expires."""
+    about: WorkerAbout | None = attrs.field(default=None, validator=check_about)
+    """What the worker registry shows of it; None: it is not in the registry."""
+    principal: str | None = None
+    """Who opens it, as the server has authenticated them; None: a program with access to the store."""
 
 
 @frozen(kw_only=True)
@@ -44,6 +51,8 @@ class SessionRenew(Command[SessionRenewed]):
     session: str
     lease: Micros
     """Microseconds from now until the session expires. An end that is later already stays."""
+    about: WorkerAbout | None = attrs.field(default=None, validator=check_about)
+    """What the worker registry shows from now on; None: as before."""
 
 
 @frozen(kw_only=True)

@@ -170,6 +170,58 @@ class OutboxSettle(Command[OutboxSettled]):
 
 
 @frozen(kw_only=True)
+class StreamRange:
+    """A part of a stream: the events of one run in a batch."""
+
+    run: str
+    """Key of the run's generation."""
+    after: int
+    """Number of the row before the first one."""
+    last: int
+    """Number of the last row."""
+    skipped_rows: str | None = None
+    """As in `StreamLease`."""
+
+
+@frozen(kw_only=True)
+class OutboxBatch:
+    """Reply to `OutboxRead`."""
+
+    registration: str = ""
+    """Key of the sink's registration; empty if there is no such sink."""
+    number: int = 0
+    """Number of the batch, from 1; 0 before the first one."""
+    since: Micros = 0
+    """Instant before which the sink receives no events."""
+    types: tuple[str, ...] = ()
+    """Event types that the sink receives. Empty: all."""
+    streams: tuple[StreamRange, ...] = ()
+    """What the batch has, in order. Empty: nothing is due."""
+
+
+@frozen(kw_only=True)
+class OutboxRead(Command[OutboxBatch]):
+    """Command to acknowledge a batch of a sink that a client reads, and to return the next one.
+
+    A batch stays as it is until it is acknowledged, so that it can be read again. From its first `outbox.read` on, a
+    sink is only read: `outbox.flush` finds nothing for it. Errors: SinkCursorError.
+    """
+
+    type: ClassVar[Literal["outbox.read"]] = "outbox.read"
+    sink: str
+    registration: str | None = None
+    """`registration` of the batch to acknowledge; None: nothing is acknowledged."""
+    acknowledged: int | None = None
+    """Number of the batch to acknowledge, or of the one before to read the last one again; None: nothing is."""
+    reads_on: bool = True
+    """Whether the next batch is returned; False: the command only acknowledges."""
+    limit: int = FLUSH_LIMIT
+    """Most streams in a new batch."""
+    rows_max: int = 500
+    """Most history rows in a new batch."""
+
+
+@frozen(kw_only=True)
 class OutboxSwept:
     """Reply to `OutboxSweep`."""
 

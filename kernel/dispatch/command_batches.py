@@ -7,7 +7,6 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     ChildRunStarted,
-    ChildSignal,
     ChildStart,
     Command,
     Completed,
@@ -25,6 +24,7 @@ from holdfast.kernel.commands import (
     QueuedStepCompleted,
     QueuedStepFailed,
     RunCreate,
+    SignalSend,
     StageSuspended,
     StepFail,
     StepQueue,
@@ -77,7 +77,7 @@ def _weight(command: Command[Any]) -> int:
                     weight += _size(queued.input)
                 case ChildStart(child=child):
                     weight += _size(child.input)
-                case ChildSignal(signal=signal):
+                case SignalSend(signal=signal):
                     weight += _size(signal.payload)
                 case _:
                     pass

@@ -12,6 +12,10 @@ import attrs
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.attempt_output import REASON_MAX, VALUE_MAX
 from holdfast.kernel.commands.names import CONCURRENCY_KEY_MAX, IDEMPOTENCY_KEY_MAX, NAME_MAX
+from holdfast.kernel.commands.namespaces import NOTE_MAX
+from holdfast.kernel.commands.workflows import SCHEMAS_MAX
+from holdfast.kernel.limits.levels import PATH_MAX
+from holdfast.kernel.limits.limit_names import GIVEN_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX
 from holdfast.kernel.rules.updates import UPDATE_MAX
 from holdfast.ports.errors import InvalidCommandError
@@ -33,12 +37,16 @@ _MESSAGE_MAX: Final = 1_048_576
 """Maximum length of a job's key in a queue message. A made-up key names no job: such a message is ignored."""
 _PLACE_MAX: Final = 1_000
 _ERROR_MAX: Final = 4_000
+_TIMING_MAX: Final = 262_144
+"""Maximum length of the timing of a schedule as JSON text: a date has ten characters."""
 _RAISED_MAX: Final = 1_000_000
 """Maximum length of an error as JSON text, with its causes and attributes. Hosts shorten errors to a fraction of it."""
 
 TEXTS: Final[Mapping[str, int]] = {
     "JobClaimOne/job": _MESSAGE_MAX,
     "JobExecute/job": _MESSAGE_MAX,
+    "LimitClear/name": GIVEN_MAX,
+    "LimitSet/name": GIVEN_MAX,
     "actor/id": NAME_MAX,
     "actor/kind": NAME_MAX,
     "actor/version": NAME_MAX,
@@ -52,8 +60,13 @@ TEXTS: Final[Mapping[str, int]] = {
     "channel": CHANNEL_MAX,
     "code": NAME_MAX,
     "concurrency_key": CONCURRENCY_KEY_MAX,
+    "concurrency_within/by": CONCURRENCY_KEY_MAX,
+    "concurrency_within/key": CONCURRENCY_KEY_MAX,
     "config": CONFIG_MAX,
     "data": 100_000,
+    "declared": NAME_MAX,
+    "credential": KEY_MAX,
+    "credential_hash": KEY_MAX,
     "definitions": 2 * NAME_MAX + 1,
     "event/error/arguments": _RAISED_MAX,
     "event/error/message": _ERROR_MAX,
@@ -65,25 +78,43 @@ TEXTS: Final[Mapping[str, int]] = {
     "failure/traceback": 20_000,
     "failure/type": _PLACE_MAX,
     "holder": _KEY_OF_STORE_MAX,
+    "hash": KEY_MAX,
     "host": _PLACE_MAX,
     "id": ID_MAX,
     "idempotency_key": IDEMPOTENCY_KEY_MAX,
     "job": _KEY_OF_STORE_MAX,
+    "ids": KEY_MAX,
     "key": KEY_MAX,
-    "keys": CONCURRENCY_KEY_MAX + NAME_MAX,
+    "keys": PATH_MAX + NAME_MAX,
+    "kind": NAME_MAX,
+    "label": NAME_MAX,
     "name": NAME_MAX,
     "namespace": _KEY_OF_STORE_MAX,
+    "language": NAME_MAX,
+    "namespaces": NAME_MAX,
     "node": NAME_MAX,
+    "note": NOTE_MAX,
     "outcome/error": _RAISED_MAX,
     "parent": _KEY_OF_STORE_MAX,
+    "principal": NAME_MAX,
     "queue": NAME_MAX,
+    "rate/name": NAME_MAX,
+    "rate/over": NAME_MAX,
+    "rate/units": CONCURRENCY_KEY_MAX + NAME_MAX,
+    "rates": CONCURRENCY_KEY_MAX + NAME_MAX,
     "reason": REASON_MAX,
     "refused/error": 20_000,
     "OutboxSettle/error": 20_000,
     "registration": _KEY_OF_STORE_MAX,
+    "replaces": KEY_MAX,
+    "request_id": KEY_MAX,
     "retry_rules/error": NAME_MAX,
     "run": _KEY_OF_STORE_MAX,
     "run_id": ID_MAX,
+    "schedule": NAME_MAX,
+    "scheduled": _PLACE_MAX,
+    "schemas": SCHEMAS_MAX,
+    "scopes": NAME_MAX,
     "session": _KEY_OF_STORE_MAX,
     "sink": NAME_MAX,
     "sinks": NAME_MAX,
@@ -92,12 +123,15 @@ TEXTS: Final[Mapping[str, int]] = {
     "step": NAME_MAX,
     "take_next": NAME_MAX,
     "types": NAME_MAX,
+    "timing": _TIMING_MAX,
     "type": NAME_MAX,
     "undoes": NAME_MAX,
     "untouched": _KEY_OF_STORE_MAX,
     "update": UPDATE_MAX,
     "version": NAME_MAX,
+    "versions": NAME_MAX,
     "workflow": NAME_MAX,
+    "workflows": NAME_MAX,
 }
 """Maximum number of characters of each text in a command, by the end of its path. The longest match counts."""
 

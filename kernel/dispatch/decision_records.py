@@ -6,30 +6,41 @@ from typing import Any, Final, cast
 
 import attrs
 
+from holdfast.kernel import composed_searches
 from holdfast.kernel import state as kernel_state
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
 from holdfast.kernel.dispatch.kernel import Decider
 from holdfast.kernel.history.stage_history import StageHistory
+from holdfast.kernel.limits.quotas import QuotaUse
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
-from holdfast.kernel.state import ComposedSearch, Decision, RunRemains, SearchResult, State
+from holdfast.kernel.search_results import RunRemains, SearchResult
+from holdfast.kernel.state import ComposedSearch, Decision, State
 from holdfast.ports import searches
 from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
+from holdfast.ports.errors import UnknownZoneError
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential
+from holdfast.ports.records.gatherings import Gathering
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
-from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.limits import LimitRow, RateName, RateWindow, SlotName
+from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
+from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.searches import CompletedRow, Search
 from holdfast.ports.structs import frozen
 from holdfast.ports.tables import ANNOTATIONS, StoredRecord
 from holdfast.ports.transport import Hint
 from holdfast.ports.working_set import Tables
+from holdfast.ports.zones import UTC_TABLE, ZoneTable, ZoneTables
 
 
 def _tag(kind: type) -> str:
@@ -41,7 +52,10 @@ def _is_search(kind: object) -> bool:
 
 
 _SEARCHES: Final[Mapping[str, type[Any]]] = {
-    _tag(kind): kind for kind in (*vars(searches).values(), *vars(kernel_state).values()) if _is_search(kind)
+    _tag(kind): kind
+    for module in (searches, kernel_state, composed_searches)
+    for kind in vars(module).values()
+    if _is_search(kind)
 }
 _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "runs": Run,
@@ -54,6 +68,13 @@ _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "annotations": Annotation,
     "stored": PlanRow,
     "rates": RateWindow,
+    "schedules": ScheduleRow,
+    "gatherings": Gathering,
+    "limits": LimitRow,
+    "credentials": Credential,
+    "browser_sessions": BrowserSession,
+    "namespaces": NamespaceRow,
+    "registered": WorkflowRow,
 }
 
 
@@ -66,6 +87,8 @@ class Recording:
     now: Micros
     ids: tuple[str, ...]
     decision: str
+    zones: str | None = None
+    """The time zone tables that were read, as `RecordedZones`; None if none was."""
 
     def to_json(self) -> str:
         """Return the recording as canonical JSON."""
@@ -94,6 +117,66 @@ class _RecordedIds:
         return next(self._ids)
 
 
+@frozen(kw_only=True)
+class UnknownZone:
+    """A name for which the time zone data has no table, and what the error advised."""
+
+    name: str
+    advice: str
+
+
+@frozen(kw_only=True)
+class RecordedZones:
+    """The time zone tables that a decision read: the `ZoneTables` with which it is made again."""
+
+    version: str
+    tables: tuple[ZoneTable, ...] = ()
+    unknown: tuple[UnknownZone, ...] = ()
+
+    def table(self, name: str) -> ZoneTable:
+        """Return a recorded table. Raises UnknownZoneError if none was recorded."""
+        if name == UTC_TABLE.name:
+            return UTC_TABLE
+        for table in self.tables:
+            if table.name == name:
+                return table
+        advice = next((one.advice for one in self.unknown if one.name == name), "")
+        raise UnknownZoneError(name, self.version, advice)
+
+
+class _RecordingZones:
+    """Source of time zone tables that records those it passes on."""
+
+    def __init__(self, inner: ZoneTables) -> None:
+        self._inner = inner
+        self._tables: dict[str, ZoneTable] = {}
+        self._unknown: dict[str, UnknownZone] = {}
+
+    @property
+    def version(self) -> str:
+        return self._inner.version
+
+    def table(self, name: str) -> ZoneTable:
+        try:
+            found = self._inner.table(name)
+        except UnknownZoneError as error:
+            self._unknown[name] = UnknownZone(name=name, advice=error.advice)
+            raise
+        if name != UTC_TABLE.name:
+            self._tables[name] = found
+        return found
+
+    def recorded(self) -> str | None:
+        if not self._tables and not self._unknown:
+            return None
+        zones = RecordedZones(
+            version=self.version,
+            tables=tuple(self._tables.values()),
+            unknown=tuple(self._unknown.values()),
+        )
+        return canonical(to_data(zones))
+
+
 def recording_decisions(record: Callable[[Recording], None]) -> Decider:
     """Return the `decide` of a kernel that records each decision, with everything that it depends on."""
 
@@ -106,7 +189,13 @@ def recording_decisions(record: Callable[[Recording], None]) -> Decider:
     ) -> Decision[Any]:
         before = state_json(state)
         drawn = _RecordingIds(ids)
-        decision = rule(state, command, now, drawn)
+        zones = state.zones
+        read_zones = None if zones is None else _RecordingZones(zones)
+        state.zones = read_zones
+        try:
+            decision = rule(state, command, now, drawn)
+        finally:
+            state.zones = zones
         record(
             Recording(
                 state=before,
@@ -114,6 +203,7 @@ def recording_decisions(record: Callable[[Recording], None]) -> Decider:
                 now=now,
                 ids=tuple(drawn.drawn),
                 decision=decision_json(decision),
+                zones=None if read_zones is None else read_zones.recorded(),
             )
         )
         return decision
@@ -133,6 +223,7 @@ def decided_again(recording: Recording) -> str:
     command = command_from(parse(recording.command))
     rule = RULES[type(command)]
     state = state_from(recording.state)
+    state.zones = None if recording.zones is None else from_data(parse(recording.zones), RecordedZones)
     return decision_json(rule.decide(state, command, recording.now, _RecordedIds(recording.ids)))
 
 
@@ -160,6 +251,16 @@ def state_json(state: State) -> str:
     run_remains = [
         [*name, {**cast("dict[str, object]", to_data(left)), "lagging_sinks": sorted(left.lagging_sinks)}]
         for name, left in sorted(state.run_remains.items())
+    ]
+    quotas = [
+        [
+            to_data(use.row),
+            use.active,
+            use.started,
+            sorted(use.known),
+            *([sorted(use.open)] if use.open else []),
+        ]
+        for use in state.quotas.values()
     ]
     return canonical(
         {
@@ -192,6 +293,18 @@ def state_json(state: State) -> str:
             "slots": [list(slot) for slot in sorted(tables.slots)],
             "used_slots": [[*slot, number] for slot, number in sorted(state.used_slots.items())],
             **({"rates": to_data(list(tables.rates.values()), list[RateWindow])} if tables.rates else {}),
+            **({"credentials": to_data(list(tables.credentials.values()))} if tables.credentials else {}),
+            **(
+                {"browser_sessions": to_data(list(tables.browser_sessions.values()))}
+                if tables.browser_sessions
+                else {}
+            ),
+            **({"limits": to_data(list(tables.limits.values()))} if tables.limits else {}),
+            **({"schedules": to_data(list(tables.schedules.values()))} if tables.schedules else {}),
+            **({"namespaces": to_data(list(tables.namespaces.values()))} if tables.namespaces else {}),
+            **({"registered": to_data(list(tables.workflows.values()))} if tables.workflows else {}),
+            **({"quotas": quotas} if quotas else {}),
+            **({"gatherings": to_data(list(tables.gatherings.values()))} if tables.gatherings else {}),
             **(
                 {"queued_by_rate": [[*rate, number] for rate, number in sorted(state.queued_by_rate.items())]}
                 if state.queued_by_rate
@@ -226,6 +339,9 @@ def state_from(text: str) -> State:
     state.queued_by_rate = {
         RateName(namespace, name): number for namespace, name, number in data.get("queued_by_rate", ())
     }
+    for row, active, started, *known in data.get("quotas", ()):
+        namespace = from_data(row, NamespaceRow)
+        state.quotas[namespace.name] = QuotaUse(namespace, active, started, *map(frozenset[str], known))
     state.used_slots = {
         SlotName(namespace, name): number for namespace, name, number in data.get("used_slots", ())
     }

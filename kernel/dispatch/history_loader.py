@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator
 
 from holdfast.kernel.dispatch.read_set import ReadSet
+from holdfast.kernel.dispatch.start_lines import leave_out
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.history.stage_history import StageHistory
+from holdfast.kernel.rules.sink_batches import stored_batch
 from holdfast.kernel.runs.forks import open_children
 from holdfast.kernel.runs.stored_starts import plan_of_start
-from holdfast.kernel.state import Reads, RunRemains, State
+from holdfast.kernel.search_results import RunRemains
+from holdfast.kernel.state import Reads, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.history import STAGE_OUTCOMES
@@ -83,6 +86,8 @@ def read_histories(tx: Transaction, state: State, needs: list[Reads], _: ReadSet
     # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
     # locking the children last keeps that order.
     for child in tx.find(LatestRuns(sorted(children))) if children else ():
+        if child.key not in state.tables.runs:
+            leave_out(state, child)
         state.tables.put(child)
 
 
@@ -140,12 +145,18 @@ def read_run_remains(tx: Transaction, state: State, _: list[Reads], wanted: Read
     for run in tx.find(Generations(sorted(names))):
         generations.setdefault(run.name, []).append(run.key)
         first_rows.append((run.key, run.first_row))
+        gathered = run.gathered_starts
+        if gathered is not None and gathered.of is None:
+            first_rows += ((run.key, number) for number in gathered.numbers)
     keys = sorted(key for of_name in generations.values() for key in of_name)
     jobs = tx.find(JobsOfRuns(keys))
     for job in jobs:
         state.tables.put(job)
     with_jobs = {job.run for job in jobs}
-    inputs = {row.run: row.payload for row in tx.get(HISTORY, sorted(first_rows))}
+    inputs: dict[str, list[str]] = {}
+    for row in tx.get(HISTORY, sorted(set(first_rows))):
+        if row.payload is not None and row.payload.blob is not None:
+            inputs.setdefault(row.run, []).append(row.payload.blob)
     sinks = tx.find(AllSinks())
     streams: dict[str, list[Stream]] = {}
     undelivered: dict[str, set[str]] = {}
@@ -159,11 +170,15 @@ def read_run_remains(tx: Transaction, state: State, _: list[Reads], wanted: Read
             streams.setdefault(stream.run, []).append(stream)
         for head in tx.find(UndeliveredHeads(namespace, [sink.name for sink in of_namespace], of_names)):
             undelivered.setdefault(head.run, set()).add(head.sink)
+    # Read again, now that the streams are locked: a batch that has rows of theirs is in the row of its sink by now.
+    for sink in tx.find(AllSinks()) if streams else ():
+        batch = stored_batch(sink)
+        for stream_range in () if batch is None else batch.streams:
+            undelivered.setdefault(stream_range.run, set()).add(sink.key)
     for name, of_name in generations.items():
-        payloads = (inputs.get(key) for key in of_name)
         state.run_remains[name] = RunRemains(
             runs=tuple(of_name),
-            inputs=tuple({payload.blob: None for payload in payloads if payload and payload.blob}),
+            inputs=tuple(dict.fromkeys(blob for key in of_name for blob in inputs.get(key, ()))),
             streams=tuple(stream for key in of_name for stream in streams.get(key, ())),
             has_deliveries=any(key in with_jobs for key in of_name),
             lagging_sinks=frozenset(sink for key in of_name for sink in undelivered.get(key, ())),

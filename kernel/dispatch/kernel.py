@@ -68,7 +68,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
-from holdfast.kernel.dispatch.features import FEATURE_READS, StreamHeads
+from holdfast.kernel.dispatch.features import StreamHeads, audit_entries, feature_reads, reads_of_gathered
 from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, ignored
 from holdfast.kernel.dispatch.loader import load
@@ -101,6 +101,7 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.tables import REPLIES
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.ports.unreadable import Unreadable
+from holdfast.ports.zones import ZoneTables
 
 R = TypeVar("R")
 
@@ -154,6 +155,7 @@ class Kernel:
         transport: Receives hints about queued jobs and ended runs. Without it, workers only poll.
         plans: The plans of the workflows that can be started. The last one of a name is the default version.
         executor: Runs the bodies for `job.execute`.
+        zones: The time zones. Without them, schedules in other zones than UTC can't fire.
         decide: Makes each decision; for tests and debugging, which record them.
         around: Wraps every dispatch: the interceptors of a host.
         after: Called after each commit with its changes, in order. Must not raise.
@@ -169,6 +171,7 @@ class Kernel:
         transport: JobTransport | None = None,
         plans: Iterable[Plan] = (),
         executor: Executor | None = None,
+        zones: ZoneTables | None = None,
         decide: Decider = decide_plainly,
         around: DispatchWrapper | None = None,
         after: Callable[[Sequence[Change]], None] | None = None,
@@ -180,6 +183,8 @@ class Kernel:
         self._transport = transport
         self.workflows = _by_version(plans)
         """The plans of the workflows that can be started, by name and version; with version None, the default one."""
+        self._gathers = any(plan.gather is not None for plan in self.workflows.values())
+        self.zones = zones
         self._executor = executor
         self._decide = decide
         self._around = around
@@ -188,6 +193,7 @@ class Kernel:
         self._known_plans = PlanCache()
         self._stored_plans: frozenset[str] = frozenset()
         self._streams = StreamHeads(clock)
+        self._features = feature_reads(clock)
 
     def dispatch(self, command: Command[R], /) -> R:
         """Carry out one command and return its reply. CommandError if it is refused; then it has changed nothing."""
@@ -206,6 +212,28 @@ class Kernel:
         answers = self._dispatch_all(commands) if around is None else around(commands, self._dispatch_all)
         return cast("list[R | CommandError]", answers)
 
+    def dispatch_together(self, commands: Sequence[Command[R]], /) -> list[R]:
+        """Carry out at most 500 commands in one transaction, all or none, and return their replies in the same order.
+
+        CommandError: the first refusal. Then none of the commands has changed anything.
+        """
+
+        def dispatch(batch: Sequence[Command[Any]]) -> list[Answer]:
+            def work(tx: Transaction) -> _Done:
+                done = self._carry_out(tx, batch, self._state())
+                for answer in done[0]:
+                    if isinstance(answer, CommandError):
+                        raise answer
+                return done
+
+            try:
+                return self._committed(batch, self.persistence.transact(work))
+            except RefusedError as error:
+                raise StorageRefusedError(f"the store refused one of the commands: {error}") from None
+
+        around = self._around
+        return cast("list[R]", dispatch(commands) if around is None else around(commands, dispatch))
+
     def dispatch_joined(
         self, command: Command[R], join: Callable[[Callable[[Transaction], Any]], Any], /
     ) -> R:
@@ -219,7 +247,7 @@ class Kernel:
             if not commands:
                 return []
             try:
-                answers, *_ = join(lambda tx: self._carry_out(tx, commands, State(self.workflows)))
+                answers, *_ = join(lambda tx: self._carry_out(tx, commands, self._state()))
             except RefusedError as error:
                 return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
             return cast("list[Answer]", answers)
@@ -243,7 +271,7 @@ class Kernel:
         """Admit the runs and jobs of a follow-up, and those that can start then.
 
         This only saves the wait for the next maintenance tick, which admits the same runs and jobs. Returns how many
-        were admitted, and the times at which jobs wake that wait under rate limits.
+        were admitted, and the times at which rate limits allow the next start.
         """
         admitted = 0
         wakes_at: list[Micros] = []
@@ -251,7 +279,7 @@ class Kernel:
             answers = self.dispatch_many(commands)
             for answer in answers:
                 admitted += answer.admitted if isinstance(answer, RunsAdmitted | JobsAdmitted) else 0
-                wakes_at += answer.wakes_at if isinstance(answer, JobsAdmitted) else ()
+                wakes_at += answer.wakes_at if isinstance(answer, RunsAdmitted | JobsAdmitted) else ()
             follow_up = follow_up_of(answers)
         return admitted, tuple(wakes_at)
 
@@ -259,15 +287,15 @@ class Kernel:
         self, batch: Sequence[Command[Any]], excluded: frozenset[str] = frozenset()
     ) -> list[Answer]:
         """Carry out a batch in one transaction. Excluded runs are left out of what searches find."""
-        state = State(self.workflows, excluded)
+        state = self._state(excluded)
 
         def work(tx: Transaction) -> _Done:
             nonlocal state
-            state = State(self.workflows, excluded)
+            state = self._state(excluded)
             return self._carry_out(tx, batch, state)
 
         try:
-            answers, hints, plans, changes = self.persistence.transact(work)
+            done = self.persistence.transact(work)
         except RefusedError as error:
             if (others := self._exclude_unreadable(batch, state, error)) is not None:
                 return others
@@ -290,6 +318,11 @@ class Kernel:
             if isinstance(error, UnreadableRowError):
                 return [error]
             raise
+        return self._committed(batch, done)
+
+    def _committed(self, batch: Sequence[Command[Any]], done: _Done) -> list[Answer]:
+        """Carry out what follows a commit, and return the answers."""
+        answers, hints, plans, changes = done
         if plans:
             # Only plans of known workflows: plans with overrides belong to single runs and would fill the memory.
             self._stored_plans |= plans & {plan.fingerprint for plan in self.workflows.values()}
@@ -299,6 +332,9 @@ class Kernel:
         if changes and self._after is not None:
             self._after(changes)
         return answers
+
+    def _state(self, excluded: frozenset[str] = frozenset()) -> State:
+        return State(self.workflows, excluded, self.zones)
 
     def _exclude_unreadable(
         self, batch: Sequence[Command[Any]], state: State, error: Exception
@@ -365,8 +401,11 @@ class Kernel:
                 needs.append(RULES[type(command)].reads(command))
             except CommandError as error:
                 answers[index] = error
+        if self._gathers:
+            needs += reads_of_gathered(self.workflows, batch)
         keys = {(command.namespace, command.idempotency_key) for command in batch if command.idempotency_key}
-        load(tx, needs, now, state, self._known_plans, FEATURE_READS)
+        state.commands = batch
+        load(tx, needs, now, state, self._known_plans, self._features)
         state.stored_plans = self._stored_plans
         if keys:
             replies = tx.get(REPLIES, sorted(keys))
@@ -399,7 +438,7 @@ class Kernel:
             return error
         except CommandError as error:
             return error
-        made = decision.changes
+        made = (*decision.changes, *audit_entries(command, decision.changes, now, self._ids))
         if command.idempotency_key is not None:
             made = (*made, Insert(reply_of(command, decision.reply, now)))
         state.apply(made)

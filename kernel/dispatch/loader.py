@@ -11,14 +11,8 @@ from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.pipelines.plan import plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.kernel.pipelines.progress import driver_of
-from holdfast.kernel.state import (
-    NOTHING,
-    ComposedSearch,
-    Reads,
-    RunsMissingJobs,
-    SearchResult,
-    State,
-)
+from holdfast.kernel.search_results import SearchResult
+from holdfast.kernel.state import NOTHING, ComposedSearch, Reads, RunsMissingJobs, State
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.job import JobKey, JobKind
 from holdfast.ports.records.run import HELD, RunName
@@ -27,12 +21,12 @@ from holdfast.ports.searches import (
     JobsOfRuns,
     LatestRuns,
     Search,
+    SessionsForClaims,
     SinksByName,
 )
 from holdfast.ports.structs import frozen
-from holdfast.ports.tables import HISTORY, JOBS, LEADERS, PLANS, RUNS, SESSIONS, STREAMS
+from holdfast.ports.tables import HISTORY, JOBS, LEADERS, PLANS, RUNS, STREAMS
 from holdfast.ports.unreadable import PARSE_ERRORS
-from holdfast.ports.working_set import Tables
 
 FeatureRead: TypeAlias = Callable[[Transaction, State, list[Reads], ReadSet], None]
 """Reads the rows of one feature that these commands need."""
@@ -42,8 +36,10 @@ FeatureRead: TypeAlias = Callable[[Transaction, State, list[Reads], ReadSet], No
 class FeatureReads:
     """How the rows of features are found and read (`kernel/dispatch/features.py`)."""
 
-    find: Callable[[Transaction, Tables, Search[Any] | ComposedSearch, Micros], SearchResult]
+    find: Callable[[Transaction, State, Search[Any] | ComposedSearch, Micros], SearchResult]
     """Makes a search, puts the rows that it finds into the tables, and returns their keys."""
+    before_locks: tuple[FeatureRead, ...]
+    """Called before anything else is read or locked."""
     after_locks: tuple[FeatureRead, ...]
     """Called once runs and jobs are locked."""
     before_plans: tuple[FeatureRead, ...]
@@ -66,11 +62,14 @@ def load(
     wanted = ReadSet()
     for reads in all_needs:
         wanted.add(reads)
+    for read in features.before_locks:
+        read(tx, state, all_needs, wanted)
+    for reads in all_needs:
         if reads.search is None:
             continue
         found = state.found.get(reads.search)
         if found is None:
-            found = features.find(tx, state.tables, reads.search, now)
+            found = features.find(tx, state, reads.search, now)
             if state.excluded and not (
                 isinstance(reads.search, RunsMissingJobs) and reads.search.run is not None
             ):
@@ -79,7 +78,11 @@ def load(
             wanted.add_found(reads, found, state.tables)
         if reads.drivers:
             wanted.driven.update(found.runs)
-    _lock(tx, state, wanted)
+            wanted.driven.update(found.run_names)
+        if found.to_end:
+            wanted.runs.update(found.to_end)
+            wanted.driven.update(found.to_end)
+    lock_rows(tx, state, wanted)
     for read in features.after_locks:
         read(tx, state, all_needs, wanted)
     _sessions(tx, state, all_needs)
@@ -125,7 +128,8 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
         tables.streams.update((stream.key, stream) for stream in tx.lock(STREAMS, sorted(streams)))
 
 
-def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
+def lock_rows(tx: Transaction, state: State, wanted: ReadSet) -> None:
+    """Lock runs, then jobs, and put them into the tables."""
     tables, whole, driven = state.tables, wanted.whole, wanted.driven
     if wanted.names:
         for run in tx.find(LatestRuns(sorted(wanted.names))):
@@ -139,6 +143,7 @@ def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
         for job in held.jobs:
             tables.put(job)
         tables.sessions.update((session.id, session) for session in held.sessions)
+        state.has_limits |= held.has_limits
     else:
         for run in tx.lock(RUNS, sorted(runs)) if runs else ():
             tables.put(run)
@@ -185,9 +190,11 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
     plain -= locked | tables.sessions.keys()
     if any(reads.holders for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
-    for ids, read in ((locked, tx.lock), (plain, tx.get)):
+    for ids, locks in ((locked, True), (plain, False)):
         if ids:
-            tables.sessions.update((session.id, session) for session in read(SESSIONS, sorted(ids)))
+            found = tx.find(SessionsForClaims(sorted(ids), locks))
+            tables.sessions.update((session.id, session) for session in found.sessions)
+            state.has_limits |= found.has_limits
 
 
 def _is_needless(state: State, reads: Reads) -> bool:

@@ -2,7 +2,8 @@
 
 import attrs
 
-from holdfast.kernel.state import Reads, SearchResult
+from holdfast.kernel.search_results import SearchResult
+from holdfast.kernel.state import Reads
 from holdfast.ports.records.job import JobKey
 from holdfast.ports.records.run import RunName
 from holdfast.ports.working_set import Tables

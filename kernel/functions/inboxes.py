@@ -21,6 +21,8 @@ class Message(NamedTuple):
     """Its value as JSON text."""
     is_checked: bool = False
     """Whether its value was checked against the channel's type when it was sent."""
+    sender: str | None = None
+    """The id of the run that sent it; None if no run did."""
 
 
 Read: TypeAlias = Callable[[Message], Any]

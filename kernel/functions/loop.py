@@ -58,18 +58,14 @@ from typing_extensions import override
 
 from holdfast.kernel.functions.call_sites import as_completed_awaitables, call_site, caller, is_wait_for
 from holdfast.kernel.functions.children import Children
+from holdfast.kernel.functions.conditions import Conditions
 from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.outputs import Outputs
 from holdfast.kernel.functions.patches import Patches
-from holdfast.kernel.functions.protocol import (
-    FunctionContinued,
-    OutputKind,
-    Request,
-    TimerRequest,
-    Turn,
-)
+from holdfast.kernel.functions.protocol import FunctionContinued, OutputKind, Request, TimerRequest, Turn
 from holdfast.kernel.functions.publications import Publications
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.functions.sagas import Compensations
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer
 from holdfast.kernel.functions.updates import Updates
@@ -111,8 +107,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     Args:
         began_at: The instant at which the loop's `time()` is 0.
         seed: The seed of the run's random numbers and UUIDs.
-        run_id: The id of the run.
-        workflow: The name of the workflow.
+        run: What the function knows about its run.
     """
 
     __slots__ = (
@@ -125,6 +120,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "_kept_max",
         "_made",
         "_made_children",
+        "_made_conditions",
         "_made_inboxes",
         "_made_outputs",
         "_made_patches",
@@ -150,12 +146,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "reports_after",
         "requests",
         "row",
-        "run_id",
+        "run",
         "seed",
         "step_arguments",
         "turn",
         "was_read",
-        "workflow",
     )
 
     inboxes = Part(lambda loop: Inboxes(loop.create_future, loop.halt))
@@ -165,11 +160,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     publications = Part(lambda _: Publications())
     outputs = Part(lambda _: Outputs())
     updates = Part(lambda loop: Updates(loop.begin, loop.halt))
+    conditions = Part(lambda loop: Conditions(loop.create_future, loop.read_by))
 
-    def __init__(self, *, began_at: Micros, seed: str, run_id: str, workflow: str) -> None:
+    def __init__(self, *, began_at: Micros, seed: str, run: RunFacts) -> None:
         self.seed = seed
-        self.run_id = run_id
-        self.workflow = workflow
+        self.run = run
         self.requests: list[Request] = []
         """The requests made since the last turn was taken, in order."""
         self.dropped: list[str] = []
@@ -223,6 +218,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._made_publications: Publications | None = None
         self._made_outputs: Outputs | None = None
         self._made_updates: Updates | None = None
+        self._made_conditions: Conditions | None = None
+
+    @property
+    def began_at(self) -> Micros:
+        """The instant at which the loop's `time()` is 0."""
+        return self._began_at
 
     # Turns ----------------------------------------------------------------------------------------------------------
 
@@ -321,6 +322,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
                 ran += 1
                 if not handle._cancelled:
                     handle._run()
+                if ran == len(ready) and self._made_conditions is not None:
+                    self._made_conditions.check()  # may add callbacks
         finally:
             del ready[:ran]
             self._is_running = False
@@ -342,10 +345,14 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def looked_at(self, look: Callable[[], T]) -> T:
         """Call `look`, which only reads the function's state. RuntimeError if it makes a call or waits."""
+        with _InThread(self), self._in_turn():
+            return self.read_by(look)
+
+    def read_by(self, look: Callable[[], T]) -> T:
+        """Call `look` as `looked_at`, while the loop runs."""
         self.is_queried = True
         try:
-            with _InThread(self), self._in_turn():
-                return look()
+            return look()
         finally:
             self.is_queried = False
 
@@ -522,7 +529,9 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         After too many refusals it does nothing: code that catches everything is left waiting.
         """
         if self.is_queried:
-            raise RuntimeError("it calls or waits for something, and a query only reads; make it an update")
+            raise RuntimeError(
+                "it calls or waits for something, and a query or a condition only reads; make it an update"
+            )
         if self.is_evicted and self._refusals < _REFUSALS_MAX:
             self._refusals += 1
             raise Evicted
@@ -723,10 +732,10 @@ def check_thread() -> None:
         raise RuntimeError("a durable function can't be driven from a thread whose event loop runs")
 
 
-def new_loop(*, began_at: Micros, seed: str, run_id: str, workflow: str) -> FunctionLoop:
+def new_loop(*, began_at: Micros, seed: str, run: RunFacts) -> FunctionLoop:
     """Return a new loop. To type checkers the class is abstract: the methods that only refuse are made below."""
     make = cast("Callable[..., FunctionLoop]", FunctionLoop)
-    return make(began_at=began_at, seed=seed, run_id=run_id, workflow=workflow)
+    return make(began_at=began_at, seed=seed, run=run)
 
 
 def running_loop() -> FunctionLoop | None:

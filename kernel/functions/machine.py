@@ -66,7 +66,6 @@ from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChannelClosed,
     ChildEnded,
-    ChildNotified,
     ChildRequest,
     ChildStarted,
     Ended,
@@ -75,6 +74,7 @@ from holdfast.kernel.functions.protocol import (
     NotifyRequest,
     Request,
     Row,
+    RunNotified,
     SignalReceived,
     StepCompleted,
     StepFailed,
@@ -85,6 +85,7 @@ from holdfast.kernel.functions.protocol import (
     Turn,
     UpdateReceived,
 )
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.kernel.history import events
 from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step
@@ -94,9 +95,12 @@ from holdfast.ports.errors import (
     ChannelClosedError,
     ChildRefusedError,
     CompensationError,
+    ConcurrencyFullError,
     DebuggerLeftError,
     HoldfastError,
+    InvalidCommandError,
     NondeterminismError,
+    RateExceededError,
     SignalRefusedError,
     StorageRefusedError,
     UnreadMessagesError,
@@ -121,8 +125,7 @@ class FunctionMachine:
         encode: Returns a result as JSON text. Raises if it can't be stored.
         began_at: When the run started.
         seed: The seed of the run's random numbers and UUIDs.
-        run_id: The id of the run.
-        workflow: The name of the workflow.
+        run: What the function knows about its run.
     """
 
     # Class attributes, set on the instance only at the end of a function: most machines in memory have not ended.
@@ -137,13 +140,12 @@ class FunctionMachine:
         *,
         began_at: Micros,
         seed: str,
-        run_id: str,
-        workflow: str,
+        run: RunFacts,
     ) -> None:
         self.began_at = began_at
         self._function: Callable[[], Coroutine[Any, Any, object]] | None = function
         self._encode = encode
-        self._loop = new_loop(began_at=began_at, seed=seed, run_id=run_id, workflow=workflow)
+        self._loop = new_loop(began_at=began_at, seed=seed, run=run)
         self._context = Context()
         self._task: RunTask[object] | None = None
         self._open: dict[str, Request] = {}
@@ -330,7 +332,7 @@ class FunctionMachine:
         """Deliver a message or an update to the function."""
         match row.event:
             case SignalReceived() as signal:
-                message = Message(row.number, signal.channel, signal.text, signal.checked)
+                message = Message(row.number, signal.channel, signal.text, signal.checked, signal.sender)
                 for call in self._loop.inboxes.put(message):
                     if call in self._open:
                         self._loop.fail(call, UnreadMessagesError(signal.channel))
@@ -490,13 +492,19 @@ class FunctionMachine:
                 self._loop.fire(request.call)
             case ChildRequest(), ChildStarted(run=run, error=None):
                 self._loop.answer(request.call, run)
+            case ChildRequest(), ChildStarted(error=str(error), code=ConcurrencyFullError.code):
+                self._loop.fail(request.call, ConcurrencyFullError(error))
+            case ChildRequest(), ChildStarted(error=str(error), code=RateExceededError.code):
+                self._loop.fail(request.call, RateExceededError(error))
+            case ChildRequest(), ChildStarted(run=run, error=str(error), code=InvalidCommandError.code):
+                self._loop.fail(request.call, ChildRefusedError(run, error, is_taken=False))
             case ChildRequest(), ChildStarted(run=run, error=str(error)):
                 self._loop.fail(request.call, ChildRefusedError(run, error))
-            case NotifyRequest(), ChildNotified(error=None):
+            case NotifyRequest(), RunNotified(error=None):
                 self._loop.answer(request.call, None)
-            case NotifyRequest(), ChildNotified(run=run, closed=str(channel)):
+            case NotifyRequest(), RunNotified(run=run, closed=str(channel)):
                 self._loop.fail(request.call, ChannelClosedError(run, channel))
-            case NotifyRequest(), ChildNotified(run=run, error=str(error)):
+            case NotifyRequest(), RunNotified(run=run, error=str(error)):
                 self._loop.fail(request.call, SignalRefusedError(run, error))
             case StepRequest(), StepFailed(error=raised):
                 self._keep_arguments(event)

@@ -1,5 +1,6 @@
 """Requests of a durable function and the history events that it receives: the interface of its machine."""
 
+from collections.abc import Mapping
 from contextvars import Context
 from typing import Literal, TypeAlias
 
@@ -66,6 +67,8 @@ class ChildRequest:
     parent_end: str = "cancel"
     """The close policy: what happens to the child run if this run ends first."""
     options: GivenOptions = NO_OPTIONS
+    attributes_taken: Mapping[str, str] | None = None
+    """The attributes that its workflow takes from the input."""
     site: str = ""
 
     @property
@@ -76,7 +79,7 @@ class ChildRequest:
 
 @frozen(kw_only=True)
 class NotifyRequest:
-    """A request to send a message to a child run, or to cancel it. `call` and `site` as in StepRequest."""
+    """A request to send a message to a run, or to cancel it. `call` and `site` as in StepRequest."""
 
     call: str
     run: str
@@ -112,9 +115,7 @@ Request: TypeAlias = StepRequest | TimerRequest | ChildRequest | NotifyRequest |
 
 
 @frozen(kw_only=True)
-class StepQueued:
-    """A step was queued as a job of its own."""
-
+class _StepEvent:
     call: str
     step: str
     given: str | None = None
@@ -127,35 +128,23 @@ class StepQueued:
 
 
 @frozen(kw_only=True)
-class StepCompleted:
-    """A step completed."""
-
-    call: str
-    step: str
-    output: str
-    """The result as JSON text."""
-    given: str | None = None
-    """As in StepQueued."""
-
-    @property
-    def what(self) -> str:
-        """A description of the call, for error messages."""
-        return f"step {self.step!r}"
+class StepQueued(_StepEvent):
+    """A step was queued as a job of its own."""
 
 
 @frozen(kw_only=True)
-class StepFailed:
-    """A step failed for good. `given` as in StepQueued."""
+class StepCompleted(_StepEvent):
+    """A step completed."""
 
-    call: str
-    step: str
+    output: str
+    """The result as JSON text."""
+
+
+@frozen(kw_only=True)
+class StepFailed(_StepEvent):
+    """A step failed for good."""
+
     error: "Raised"
-    given: str | None = None
-
-    @property
-    def what(self) -> str:
-        """A description of the call, for error messages."""
-        return f"step {self.step!r}"
 
 
 @frozen(kw_only=True)
@@ -180,6 +169,8 @@ class ChildStarted:
     """The id of the run."""
     error: str | None = None
     """Why the run could not be started; None if it was."""
+    code: str = ""
+    """The code of the error with which it was refused."""
 
     @property
     def what(self) -> str:
@@ -188,8 +179,8 @@ class ChildStarted:
 
 
 @frozen(kw_only=True)
-class ChildNotified:
-    """A message was sent to a child run, or it was cancelled."""
+class RunNotified:
+    """A message was sent to a run, or the run was cancelled."""
 
     call: str
     run: str
@@ -241,6 +232,8 @@ class SignalReceived:
     """The message as JSON text."""
     checked: bool = False
     """Whether the sender checked the message against the channel's type (docs/decisions/0062)."""
+    sender: str | None = None
+    """The id of the run that sent it; None if no run did."""
 
 
 @frozen(kw_only=True)
@@ -264,9 +257,7 @@ class Cancelling:
     reason: str = ""
 
 
-CallOutcome: TypeAlias = (
-    StepCompleted | StepFailed | TimerFired | ChildStarted | ChildNotified | ChannelClosed
-)
+CallOutcome: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | RunNotified | ChannelClosed
 """The outcome of a call."""
 
 FunctionEvent: TypeAlias = (

@@ -95,6 +95,11 @@ class Updates:
         self._begin_early()
 
     @property
+    def are_under_way(self) -> bool:
+        """Whether an update is in progress."""
+        return self._under_way > 0
+
+    @property
     def left(self) -> tuple[int, ...]:
         """The row numbers of updates that have not been started."""
         return tuple(self._early)

@@ -366,7 +366,7 @@ class RunView:
 
 def replay_run(run: Run, plan: str, snapshot: Snapshot) -> RunView:
     """Replay the history of a run from its beginning. `plan` is the stored JSON text of its plan."""
-    place = ExpectedPlace(plan_from_json(plan), gets=run.first_row)
+    place = ExpectedPlace(plan_from_json(plan), gets=run.input)
     place.keep(references_from(run.inherited), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []

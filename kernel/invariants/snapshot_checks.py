@@ -7,6 +7,12 @@ from operator import attrgetter
 from typing import Final
 
 from holdfast.kernel.history import events
+from holdfast.kernel.invariants.gathering_checks import (
+    begins_in_time,
+    gathered_fits,
+    gatherings_exist,
+    start_times,
+)
 from holdfast.kernel.invariants.history_facts import (
     ENDS,
     Item,
@@ -16,13 +22,18 @@ from holdfast.kernel.invariants.history_facts import (
     phase_of,
     replay_run,
 )
+from holdfast.kernel.invariants.limit_checks import is_changed
 from holdfast.kernel.invariants.loss_checks import losses_are_counted, suspects_are_alone
 from holdfast.kernel.invariants.mailbox_checks import mailbox_fits, messages_go_on
 from holdfast.kernel.invariants.queued_step_checks import step_epochs, steps_are_counted, steps_have_jobs
+from holdfast.kernel.invariants.registry_checks import registrations_exist
 from holdfast.kernel.invariants.row_events import event_of
+from holdfast.kernel.invariants.run_rate_checks import units_in_periods
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.kernel.invariants.start_bound_checks import bounded_keys
 from holdfast.kernel.invariants.violations import Violation
-from holdfast.kernel.pipelines.plan import MapPlan, stage_of
+from holdfast.kernel.limits.overrides import slots_in_force
+from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
@@ -46,7 +57,14 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
     keys = everything if runs is None else everything.intersection(runs)
     of_several = [*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot)]
-    of_all = [*_slots(snapshot), *_rates(snapshot), *suspects_are_alone(snapshot)]
+    of_several += [*gatherings_exist(snapshot), *registrations_exist(snapshot)]
+    of_all = [
+        *_slots(snapshot),
+        *_rates(snapshot),
+        *bounded_keys(snapshot),
+        *units_in_periods(snapshot),
+        *suspects_are_alone(snapshot),
+    ]
     return [*of_several, *_one_by_one(snapshot, keys), *of_all]
 
 
@@ -134,13 +152,17 @@ def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator
 
 
 def _slots(snapshot: Snapshot) -> Iterator[Violation]:
-    """S10: no concurrency slot has more holders than the highest limit of any of them."""
+    """S10: no slot, of any level, has more holders than the highest limit of any of them, unless it was ever changed.
+
+    Of a changed limit, each admission is checked (`limit_checks`): lowering interrupts nothing.
+    """
     holders: dict[SlotName, list[int]] = {}
     jobs = (job for of_run in snapshot.jobs.values() for job in of_run.values())
     everyone: Iterator[Run | Job] = chain(snapshot.runs.values(), jobs)
     for one in everyone:
-        if one.concurrency_key is not None and one.has_slot and one.slot is not None:
-            holders.setdefault(one.slot, []).append(one.concurrency_limit or 0)
+        if one.has_slot and not is_changed(snapshot, one):
+            for slot, limit in slots_in_force({}, one):
+                holders.setdefault(slot, []).append(limit)
     for slot, limits in holders.items():
         if len(limits) > max(limits):
             held = f"{len(limits)} runs or jobs in namespace {slot.namespace} hold a slot"
@@ -149,11 +171,17 @@ def _slots(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _rates(snapshot: Snapshot) -> Iterator[Violation]:
-    """S11: of the leased jobs, no more were claimed within a rate limit's period than the limit allows."""
+    """S11: of the leased jobs, no more were claimed within a rate limit's period than the limit allows.
+
+    Rates that were ever changed are left out: by which limit a job was claimed is not known any more. The simulator,
+    which sees each claim, checks those too.
+    """
     starts: dict[RateName, list[Job]] = {}
     for jobs_of_run in snapshot.jobs.values():
         for job in jobs_of_run.values():
-            if job.rate is not None and job.state is JobState.LEASED and job.leased_at is not None:
+            if job.rate is None or is_changed(snapshot, job):
+                continue
+            if job.state is JobState.LEASED and job.leased_at is not None:
                 starts.setdefault(job.rate, []).append(job)
     for rate, jobs in starts.items():
         limit = max(job.rate_limit or 0 for job in jobs)
@@ -388,8 +416,8 @@ def _orphans(seen: RunView) -> Iterator[str]:
         yield "the run is pending, but it has been admitted"
     if waits and seen.jobs:
         yield f"the run has not been admitted, but has {len(seen.jobs)} jobs"
-    if waits and run.start_at is None and run.concurrency_key is None:
-        yield "the run waits to be admitted, but has no start_at and no concurrency key"
+    if waits and run.start_at is None and run.concurrency_key is None and not run.in_rate_line:
+        yield "the run waits to be admitted, but has no start_at and no concurrency key, and waits for no rate"
     if waits:
         return
     if run.start_at is not None:
@@ -420,6 +448,12 @@ def _orphans(seen: RunView) -> Iterator[str]:
                 )
 
 
+def _definition_of(job: Job, plan: Plan) -> str:
+    """Return the code that a job of this plan needs."""
+    node = plan.nodes.get(job.node)
+    return plan.definition if node is None else stage_of(node).definition(plan.definition, job.kind)
+
+
 def _leases(seen: RunView) -> Iterator[str]:
     """S7: each job is in a state that a worker or maintenance will change."""
     for job in (*seen.jobs, *seen.steps):
@@ -428,8 +462,10 @@ def _leases(seen: RunView) -> Iterator[str]:
                 f"job {job.number} in namespace {job.namespace} is not a job of this run, whose last is"
                 f" {seen.run.last_job}"
             )
-        if job.kind is not JobKind.STEP and job.definition != seen.place.plan.definition:
-            yield f"job {job.number} must be for {seen.place.plan.definition}, but is for {job.definition}"
+        if job.kind is not JobKind.STEP and job.definition != (
+            wanted := _definition_of(job, seen.place.plan)
+        ):
+            yield f"job {job.number} must be for {wanted}, but is for {job.definition}"
         match job.state:
             case JobState.LEASED:
                 fine = job.session in seen.sessions and job.leased_at is not None
@@ -523,25 +559,15 @@ def _run_attempts(seen: RunView) -> Iterator[str]:
 
 def _attempt(row: HistoryRow) -> int | None:
     """Return the number of the attempt that a row ended; None if it does not record it."""
-    match event_of(row):
-        case (
-            events.StageTested()
-            | events.StageSuspended()
-            | events.StageCompleted()
-            | events.StageRetrying()
-            | events.StageFailed()
-            | events.StageLost() as ended
-        ):
-            return ended.attempt
-        case _:
-            return None
+    ended = event_of(row)
+    return ended.attempt if isinstance(ended, events.StageAttempt | events.StageLost) else None
 
 
 def _on_time(seen: RunView) -> Iterator[str]:
     """T1: no run was admitted before its `start_at`."""
     created = event_of(seen.history[0]) if seen.history else None
-    start_at = (created.start_at or 0) if isinstance(created, events.RunCreated) else 0
-    for row in seen.history:
+    first = (created.start_at or 0) if isinstance(created, events.RunCreated) else 0
+    for row, start_at in start_times(seen.history, first):
         if row.type == events.RunAdmitted.type and row.at < start_at:
             yield f"the run was admitted at {row.at}, before its start_at, {start_at}"
 
@@ -574,6 +600,8 @@ def _in_order(seen: RunView) -> Iterator[str]:
 
 
 _RULES: Final[Sequence[tuple[str, Callable[[RunView], Iterator[str]]]]] = (
+    ("F4", gathered_fits),
+    ("F5", begins_in_time),
     ("O1", _numbered),
     ("S1", _epochs),
     ("S4", _outputs),

@@ -1,13 +1,15 @@
 """Snapshots: the rows of a store that the invariants are about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
+from holdfast.ports.records.gatherings import Gathering
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
+from holdfast.ports.records.limits import LimitName, LimitRow
 from holdfast.ports.records.run import Run
-from holdfast.ports.records.session import Session
+from holdfast.ports.records.session import Registration, Session
 from holdfast.ports.working_set import Tables
 
 
@@ -25,6 +27,12 @@ class Snapshot:
     """JSON texts of plans by fingerprint."""
     sessions: Mapping[str, Session]
     """At least the sessions that hold leases, by id."""
+    gatherings: Collection[Gathering] | None = None
+    """The rows by which starts find the runs that gather; None if they were not read."""
+    registrations: Collection[Registration] | None = None
+    """The rows of the worker registry; None if they, or some sessions, were not read."""
+    limits: Mapping[LimitName, LimitRow] = attrs.field(factory=dict[LimitName, LimitRow])
+    """Limits that were changed while running."""
 
 
 def as_snapshot(store: Snapshot | Tables) -> Snapshot:
@@ -39,4 +47,7 @@ def _of_tables(tables: Tables) -> Snapshot:
         history=tables.history,
         plans={plan.fingerprint: plan.body for plan in tables.plans.values()},
         sessions=tables.sessions,
+        gatherings=tuple(tables.gatherings.values()),
+        registrations=tuple(tables.registrations.values()),
+        limits=tables.limits,
     )

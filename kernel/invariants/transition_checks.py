@@ -7,7 +7,11 @@ from typing import Final
 import attrs
 
 from holdfast.kernel.history import events
+from holdfast.kernel.invariants.gathering_checks import changed_starts
+from holdfast.kernel.invariants.limit_checks import changed_limits
+from holdfast.kernel.invariants.run_rate_checks import overtaken_runs
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.kernel.invariants.start_bound_checks import runs_ended_by_starts
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS, State, Transitions
@@ -19,38 +23,17 @@ from holdfast.ports.records.session import SessionState
 from holdfast.ports.working_set import Tables
 
 _FIXED: Final = (
-    "kind",
-    "node",
-    "item",
-    "definition",
-    "queue",
-    "max_attempts",
-    "input",
-    "queue_position",
-    "concurrency_key",
-    "concurrency_limit",
-    "rate_limit",
-    "rate_period",
+    *("kind", "node", "item", "definition", "queue", "max_attempts", "input", "queue_position"),
+    *("concurrency_key", "concurrency_limit", "rate_limit", "rate_period"),
 )
 """Fields of a job that never change."""
 
 _FIXED_RUN: Final = (
-    "namespace",
-    "id",
-    "generation",
-    "workflow",
-    "version",
-    "plan",
-    "queue",
-    "priority",
-    "created_at",
-    "queue_position",
-    "rerun_of",
-    "rerun_from",
-    "inherited",
-    "deadline",
-    "concurrency_key",
-    "concurrency_limit",
+    *("namespace", "id", "generation", "workflow", "version", "plan", "queue", "priority"),
+    *("created_at", "queue_position", "rerun_of", "rerun_from", "inherited", "deadline"),
+    *("concurrency_key", "concurrency_limit", "concurrency_waiting", "concurrency_full"),
+    "concurrency_outer",
+    *("rate_key", "rate_limit", "rate_period", "rate_units"),
 )
 """Fields of a run that never change."""
 
@@ -70,11 +53,7 @@ def _gone(run: Run, new: Snapshot, *, removals: bool, alone: bool) -> Iterator[V
 
 
 def check_step(
-    before: Snapshot | Tables,
-    after: Snapshot | Tables,
-    *,
-    commands: int | None = 1,
-    removals: bool = False,
+    before: Snapshot | Tables, after: Snapshot | Tables, *, commands: int | None = 1, removals: bool = False
 ) -> list[Violation]:
     """Return the violations in a transition that at most this many commands made.
 
@@ -99,6 +78,9 @@ def check_step(
         found += (Violation("S1", key, what) for what in _job_steps(run, old, new, commands))
         found += (Violation("M1", key, what) for what in _message_steps(run, new.runs[key], now, commands))
     found += _going_on(old, new)
+    found += runs_ended_by_starts(old, new)
+    found += overtaken_runs(old, new)
+    found += changed_limits(old, new)
     for fingerprint, plan in old.plans.items():
         if new.plans.get(fingerprint, plan) != plan:
             found.append(Violation("S4", fingerprint, "the stored plan was changed; plans never change"))
@@ -136,15 +118,21 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
         )
     if _FIXED_OF_RUN(before) != _FIXED_OF_RUN(after):
         for field in _FIXED_RUN:
-            if getattr(before, field) != getattr(after, field):
+            if getattr(before, field) != getattr(after, field) and not _is_ranked(field, before, after):
                 yield (
                     f"{field} of the run must not change, but changed from {getattr(before, field)} to"
                     f" {getattr(after, field)}"
                 )
-    if after.start_at not in (before.start_at, None):
-        yield f"start_at of the run must not change, but changed from {before.start_at} to {after.start_at}"
+    yield from changed_starts(before, after)
     if after.last_row < before.last_row or after.last_job < before.last_job:
         yield "the last row or job number of the run went down; numbers must not be used twice"
+
+
+def _is_ranked(field: str, before: Run, after: Run) -> bool:
+    """Return whether a run was ranked by its turn as it was admitted, or earlier as it gathers nothing more."""
+    is_closed = before.is_gathering and not after.is_gathering
+    is_admitted = after.is_admitted and not before.is_admitted
+    return field == "queue_position" and (is_closed or is_admitted)
 
 
 def _without_deliveries(before: Run, after: Run) -> Run:

@@ -5,7 +5,7 @@ smoothed, and unused ones are not saved. A start counts for one whole period.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypedDict, cast
 
 import attrs
@@ -50,20 +50,26 @@ class Starts:
 
         None if that depends on when those start.
         """
-        limit, period = _rate(job)
-        left = waiting + sum(many for at, many in self.at if at + period > now)
+        return self.free_for_at(*_rate(job), now, waiting + 1)
+
+    def free_for_at(self, limit: int, period: Micros, now: Micros, units: int) -> Micros | None:
+        """Return when so many more may start under a limit; None if that is more than the limit."""
+        left = units + sum(many for at, many in self.at if at + period > now)
         for at, many in self.at:
-            if left < limit:
+            if left <= limit:
                 break
             if at + period > now:
                 left -= many
-                if left < limit:
+                if left <= limit:
                     return at + period
-        return now if left < limit else None
+        return now if left <= limit else None
 
     def with_one(self, job: Job, now: Micros) -> "Starts":
         """Return the starts with one more now, without those that no longer count for any job."""
-        limit, period = _rate(job)
+        return self.with_units(*_rate(job), now, 1)
+
+    def with_units(self, limit: int, period: Micros, now: Micros, units: int) -> "Starts":
+        """Return the starts with so many more now, without those that no longer count for any period."""
         span = max(self.span, period)
         left = [(at, many) for at, many in self.at if at + span > now]
         past = [(at, many) for at, many in left if at + period <= now]  # they count for longer periods only
@@ -73,7 +79,7 @@ class Starts:
             counted[min(_up(at, grain), now - period)] += many
         for at, many in left[len(past) :]:
             counted[at] += many
-        counted[_up(now, 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX))] += 1
+        counted[_up(now, 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX))] += units
         return Starts(tuple(sorted(counted.items())), span)
 
     def to_json(self) -> str:
@@ -112,10 +118,11 @@ class Rates:
         self._tables = tables
         self._now = now
         self._windows: dict[RateName, RateWindow] = {}
+        self._noted: dict[RateName, RateWindow] = {}
 
     def window(self, name: RateName) -> RateWindow | None:
         """Return the row of a rate limit as changed by this decision."""
-        return self._windows.get(name) or self._tables.rates.get(name)
+        return self._windows.get(name) or self._noted.get(name) or self._tables.rates.get(name)
 
     def starts(self, name: RateName) -> Starts:
         """Return the starts under a rate limit as changed by this decision."""
@@ -137,8 +144,29 @@ class Rates:
 
         With an earlier instant, the start would stop counting too early.
         """
-        window = None if job.rate is None else self.window(job.rate)
+        return self._now if job.rate is None else self.instant(job.rate)
+
+    def instant(self, name: RateName) -> Micros:
+        """Return the instant that a start under a limit counts as now."""
+        window = self.window(name)
         return self._now if window is None else max(self._now, window.updated_at)
+
+    def count(self, name: RateName, starts: Starts) -> None:
+        """Set the starts under a rate limit."""
+        self._put(name, starts=starts.to_json())
+
+    def admit_at(self, name: RateName, at: Micros | None) -> None:
+        """Set when the first waiting run may begin; None if none waits. Adds no row just for that."""
+        window = self.window(name)
+        if (None if window is None else window.admits_at) != at:
+            self._put(name)
+            self._windows[name] = attrs.evolve(self._windows[name], admits_at=at)
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """Note the rows that earlier changes of the same command have stored."""
+        for change in changes:
+            if isinstance(change, Insert | Update) and isinstance(change.record, RateWindow):
+                self._noted[change.record.rate_name] = change.record
 
     def wake(self, name: RateName, wakes_at: Micros) -> None:
         """Set when the first waiter of a rate limit wakes up."""
@@ -147,7 +175,7 @@ class Rates:
     def changes(self) -> Sequence[Change]:
         """Return the changed rows. A new row can't be locked: if two transactions add it, one of them is repeated."""
         return [
-            Update(window) if name in self._tables.rates else Insert(window)
+            Update(window) if name in self._tables.rates or name in self._noted else Insert(window)
             for name, window in sorted(self._windows.items())
         ]
 

@@ -5,14 +5,18 @@ plan that it was started with, so a deploy may change a pipeline while runs of t
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import floor
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
+from holdfast.kernel.pipelines.gather_plan import GatherPlan, gather_from
+from holdfast.kernel.pipelines.input_attributes import InputAttribute
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.records.job import JobKind, remote_stage_definition
+from holdfast.ports.records.limits import ConcurrencyPlan, OuterLevel, OverRate, RunRatePlan, WhenFull
 from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.structs import frozen
 
@@ -93,6 +97,18 @@ class ChildPlan:
     """How long the child run may take; None for the deadline of its workflow."""
     attributes: str | None = None
     """JSON text of the child run's attributes; None for those of its parent."""
+    weight: int | None = None
+    """How many turns the child run's key gets; None for as many as before."""
+    attributes_from: tuple[InputAttribute, ...] | None = None
+    """The attributes that the workflow takes from the child run's input."""
+
+
+@frozen(kw_only=True)
+class RemotePlan:
+    """What a remote worker needs of a stage beside its options, as it does not have the code of the pipeline."""
+
+    give_up_on: tuple[str, ...] = ()
+    """The names of the error classes that are final."""
 
 
 @frozen(kw_only=True)
@@ -108,11 +124,22 @@ class RatePlan:
 
 
 @frozen(kw_only=True)
+class SlotsPlan:
+    """Which bodies share the slots of a concurrency limit, if not only those of one stage or step."""
+
+    name: str | None = None
+    """Stages and steps with this name share the slots; without a name, they are for one stage or step alone."""
+    by: str | None = None
+    """An attribute: there are slots of their own for each text that runs have in it."""
+
+
+@frozen(kw_only=True)
 class StagePlan:
     """A stage with its options.
 
     With a `check`, its body submits external work, which is polled; a `cancel` cancels that work once it is abandoned.
-    With a `child`, the stage is a child run. With `function`, it is a durable function: the whole plan has just this
+    With a `child`, the stage is a child run. With `remote`, remote workers run its body, and no worker with the code
+    does. With `function`, it is a durable function: the whole plan has just this
     stage.
     """
 
@@ -132,6 +159,8 @@ class StagePlan:
     """Maximum time between heartbeats of an attempt."""
     max_concurrency: int | None = None
     """Maximum number of bodies at a time, in all runs of the workflow in a namespace."""
+    slots: SlotsPlan | None = None
+    """Who shares this limit; None: the bodies of this stage."""
     rate: RatePlan | None = None
     check: CheckPlan | None = None
     child: ChildPlan | None = None
@@ -139,6 +168,24 @@ class StagePlan:
     cancel: CancelPlan | None = None
     steps: StepsPlan | None = None
     """Of a durable function: the default policy of its steps; None for that of `RetryPolicy`."""
+    remote: RemotePlan | None = None
+    """Of a stage that remote workers run."""
+
+    def is_remote(self, kind: JobKind) -> bool:
+        """Whether remote workers run its jobs of this kind: only its body is theirs."""
+        return self.remote is not None and kind is JobKind.STAGE
+
+    def definition(self, workflow: str, kind: JobKind) -> str:
+        """Return the code that its jobs of this kind need; `workflow` is the definition of its plan."""
+        return remote_stage_definition(self.name) if self.is_remote(kind) else workflow
+
+    def queue_of(self, run: str, kind: JobKind) -> str:
+        """Return the queue of its jobs of this kind; `run` is the queue of the run.
+
+        The queue of a remote stage is for remote workers: what its pipeline's own workers do for it is in the run's.
+        """
+        is_theirs = self.remote is None or kind is JobKind.STAGE
+        return (self.queue if is_theirs else None) or run
 
     @property
     def max_attempts(self) -> int:
@@ -153,9 +200,11 @@ class StagePlan:
         return self.retry_rules[rule].policy if known and rule is not None else self.retry
 
 
-_ADDED: Final = ("base", "queue", "priority", "deadline_us")
+_ADDED: Final = ("base", "queue", "priority", "deadline_us", "fair")
 """Fields of plans that are omitted if they are None, for the same reason."""
-_OMITTED: Final = frozenset({"total_time_us", "parameters", "deadline_us", "attributes"})
+_OMITTED: Final = frozenset(
+    {"total_time_us", "parameters", "deadline_us", "attributes", "weight", "attributes_from"}
+)
 """Fields of parts of a stage that are omitted if they are None, for the same reason."""
 
 _ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeout_us", "config"})
@@ -236,6 +285,16 @@ class Plan:
     """The priority of its runs, unless they are given another."""
     deadline_us: int | None = None
     """How long its runs may take, unless they are given another deadline."""
+    fair: str | None = None
+    """The attribute by whose texts its runs share workers (see `kernel/limits/fairness.py`); None: by arrival."""
+    gather: GatherPlan | None = None
+    """How its starts are gathered into one run; None: each is a run of its own."""
+    concurrency: ConcurrencyPlan | None = None
+    """The concurrency limit of its runs, unless they are given another."""
+    rate: RunRatePlan | None = None
+    """The rate of starts that its runs count against, unless they are given another."""
+    attributes_from: tuple[InputAttribute, ...] = ()
+    """The attributes that it takes from the input of its runs."""
 
     def to_json(self) -> str:
         """Return the plan as stored canonical JSON."""
@@ -245,6 +304,13 @@ class Plan:
             "groups": [_group_data(group) for group in self.groups],
         }
         given = {name: getattr(self, name) for name in _ADDED}
+        given["gather"] = None if self.gather is None else self.gather.to_data()
+        if self.concurrency is not None:
+            given["concurrency"] = concurrency_data(self.concurrency)
+        if self.rate is not None:
+            given["rate"] = rate_data(self.rate)
+        if self.attributes_from:
+            given["attributes_from"] = [*map(attrs.asdict, self.attributes_from)]
         return canonical({**data, **{name: value for name, value in given.items() if value is not None}})
 
     @cached_property
@@ -306,6 +372,10 @@ def plan_from_json(text: str) -> Plan:
         workflow=cast("str", data["workflow"]),
         version=cast("str", data["version"]),
         **cast("dict[str, Any]", {name: data.get(name) for name in _ADDED}),
+        gather=gather_from(data.get("gather")),
+        concurrency=_concurrency_from(data.get("concurrency")),
+        rate=_rate_from(data.get("rate")),
+        attributes_from=_attributes_from(data.get("attributes_from", ())),
         groups=tuple(
             Group(
                 parallel=cast("bool", group["parallel"]),
@@ -375,13 +445,17 @@ def _stage_from(data: dict[str, object]) -> StagePlan:
     rate = cast("dict[str, Any] | None", fields.pop("rate", None))
     cancel = cast("dict[str, object] | None", fields.pop("cancel", None))
     steps = cast("dict[str, object] | None", fields.pop("steps", None))
+    slots = cast("dict[str, Any] | None", fields.pop("slots", None))
+    remote = cast("dict[str, Any] | None", fields.pop("remote", None))
     return StagePlan(
         retry=retry,
         retry_rules=rules,
         rate=None if rate is None else RatePlan(**rate),
+        slots=None if slots is None else SlotsPlan(**slots),
         check=None if check is None else _check_from(check),
         child=None if child is None else _child_from(child),
         cancel=None if cancel is None else _cancel_from(cancel),
+        remote=None if remote is None else RemotePlan(give_up_on=tuple(remote["give_up_on"])),
         steps=None
         if steps is None
         else StepsPlan(retry=_policy_from(steps["retry"]), retry_rules=_rules_from(steps["retry_rules"])),
@@ -408,8 +482,49 @@ def _cancel_from(data: dict[str, object]) -> CancelPlan:
     return CancelPlan(retry=_policy_from(data["retry"]), timeout_us=cast("int | None", data["timeout_us"]))
 
 
+def concurrency_data(concurrency: ConcurrencyPlan) -> dict[str, object]:
+    """Return a concurrency limit as JSON data, without the fields that have their default."""
+    usual = ConcurrencyPlan()
+    given = {**attrs.asdict(concurrency), "within": concurrency.within}
+    if concurrency.within:
+        given["within"] = [_level_data(level) for level in concurrency.within]
+    return {name: value for name, value in given.items() if value != getattr(usual, name)}
+
+
+def _level_data(level: OuterLevel) -> dict[str, object]:
+    return {name: value for name, value in attrs.asdict(level).items() if value is not None}
+
+
+def rate_data(rate: RunRatePlan) -> dict[str, object]:
+    """Return a rate of starts as JSON data, without the fields that have their default."""
+    usual = RunRatePlan(limit=0, period=0)
+    return {name: value for name, value in attrs.asdict(rate).items() if value != getattr(usual, name)}
+
+
+def _rate_from(data: object) -> RunRatePlan | None:
+    if data is None:
+        return None
+    fields = cast("dict[str, Any]", data)
+    given: dict[str, Any] = {**fields, "over": OverRate(fields.get("over", OverRate.WAIT))}
+    return RunRatePlan(**given)
+
+
+def _concurrency_from(data: object) -> ConcurrencyPlan | None:
+    if data is None:
+        return None
+    fields = cast("dict[str, Any]", data)
+    given: dict[str, Any] = {**fields, "full": WhenFull(fields.get("full", WhenFull.WAIT))}
+    given["within"] = tuple(OuterLevel(**level) for level in fields.get("within", ()))
+    return ConcurrencyPlan(**given)
+
+
+def _attributes_from(data: object) -> tuple[InputAttribute, ...]:
+    return tuple(InputAttribute(**one) for one in cast("Sequence[dict[str, str]]", data))
+
+
 def _child_from(data: dict[str, Any]) -> ChildPlan:
     policy, parameters = ClosePolicy(data["close_policy"]), data.get("parameters")
+    taken = data.get("attributes_from")
     return ChildPlan(
         workflow=data["workflow"],
         version=data["version"],
@@ -417,4 +532,6 @@ def _child_from(data: dict[str, Any]) -> ChildPlan:
         parameters=None if parameters is None else tuple(parameters),
         deadline_us=data.get("deadline_us"),
         attributes=data.get("attributes"),
+        weight=data.get("weight"),
+        attributes_from=None if taken is None else _attributes_from(taken),
     )

@@ -3,19 +3,24 @@
 from collections import Counter
 
 from holdfast.kernel.commands import FollowUp, JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted, merge
+from holdfast.kernel.composed_searches import WaitingJobs, WaitingRuns
 from holdfast.kernel.history import events
 from holdfast.kernel.limits.concurrency import count_used_slots
+from holdfast.kernel.limits.fairness import with_turn
+from holdfast.kernel.limits.overrides import applied, slots_in_force
 from holdfast.kernel.limits.rates import Rates, queued_rates
 from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.rules.fair_starts import after_turns, ranked, turn_of_run
 from holdfast.kernel.rules.leases import job_hints
+from holdfast.kernel.rules.run_rates import RateLines
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
-from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.job import Job, JobState
-from holdfast.ports.records.limits import RateName, SlotName
+from holdfast.ports.records.limits import RateName, SlotName, levels_of
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import references_from
@@ -25,7 +30,7 @@ from holdfast.ports.transport import Hint
 
 
 class Slots:
-    """Allocator of concurrency slots: once a request for a slot is refused, later ones for the same slot are too."""
+    """Allocator of concurrency slots: once a slot was full for a request, later ones for the same slot are refused."""
 
     def __init__(self, state: State, waiting: Waiting) -> None:
         self._state = state
@@ -34,21 +39,21 @@ class Slots:
         self.changes: list[Change] = []
 
     def take(self, one: Run | Job) -> bool:
-        """Take a slot for a run or a job; return whether there was one. True if it needs none."""
-        slot = one.slot
-        if slot is None:
-            return True
-        used = self._state.used_slots.get(slot)
-        if used is None:  # not in the search, so not locked
+        """Take all slots that a run or a job needs; return whether there were. True if it needs none."""
+        limits = slots_in_force(self._state.tables.limits, one)
+        used_slots = self._state.used_slots
+        if any(slot not in used_slots for slot, _ in limits):  # not in the search, so not locked
             return False
-        if slot in self._full or used + self._used[slot] >= (one.concurrency_limit or 0):
-            self._full.add(slot)
+        full = {slot for slot, limit in limits if used_slots[slot] + self._used[slot] >= limit}
+        if full or any(slot in self._full for slot, _ in limits):
+            self._full |= full
             return False
-        self._used[slot] += 1
-        added = Insert(slot)
-        # A row that does not exist cannot be locked: of two commands that add it, one conflicts and counts again.
-        if slot not in self._state.tables.slots and added not in self.changes:
-            self.changes.append(added)
+        for slot, _ in limits:
+            self._used[slot] += 1
+            added = Insert(slot)
+            # A row that does not exist cannot be locked: of two commands that add it, one conflicts and counts again.
+            if slot not in self._state.tables.slots and added not in self.changes:
+                self.changes.append(added)
         return True
 
 
@@ -73,9 +78,10 @@ class Turns:
             return False
         waiting = beside + self._queued[name]
         starts = self.rates.starts(name)
-        if starts.free(job, self._now) <= waiting:
+        limited = applied(self._state.tables.limits, job)
+        if starts.free(limited, self._now) <= waiting:
             self._over.add(name)
-            self._sleep(job, name, starts.free_at(job, self._now, waiting))
+            self._sleep(job, name, starts.free_at(limited, self._now, waiting))
             return False
         if not slots.take(job):
             self._over.add(name)
@@ -96,7 +102,7 @@ class Turns:
 def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
     """Open the first jobs of a run; in a rerun, those of the stage from which it reruns."""
     groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
-    begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.inherited))
+    begin(draft, plan, run.input, group=next(groups, 0), keeps=references_from(run.inherited))
 
 
 def reads_of_claim_pending(command: RunClaimPending) -> Reads:
@@ -107,45 +113,87 @@ def reads_of_claim_pending(command: RunClaimPending) -> Reads:
 def decide_claim_pending(
     state: State, command: RunClaimPending, now: Micros, _: Ids
 ) -> Decision[RunsAdmitted]:
-    """Admit runs that get a slot. When its `start_at` passes, a run with a key joins the line for a slot first."""
+    """Admit runs that get a slot, and whose rate allows their start.
+
+    When its `start_at` passes, a run joins the line for a slot, if it needs one, or that of its rate.
+    """
     found = state.found[_waiting_runs(command)]
     runs = sorted(
         (run for run in map(state.tables.runs.get, found.runs) if run is not None),
-        key=lambda run: (run.namespace, run.concurrency_key or "", run.queue_position, run.key),
+        key=_place_in_lines,
     )
     slots = Slots(state, Waiting.RUNS)
+    lines = RateLines(state, found.rates, now)
+    turns = state
     changes: list[Change] = []
     hints: list[Hint] = []
     follow_ups: list[FollowUp] = []
-    admitted = 0
-    for run in runs:
-        state.current_run = run.key
-        if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):
+    admitted, moved_elsewhere = 0, False
+    for waiting in runs:
+        state.current_run = waiting.key
+        if waiting.status is not RunStatus.PENDING or (
+            waiting.start_at is not None and waiting.start_at > now
+        ):
             continue
-        if run.start_at is not None and run.concurrency_key is not None:
-            changes.append(Update(evolve(run, start_at=None, updated_at=max(now, run.updated_at))))
-            follow_ups.append(FollowUp(runs=(run.concurrency_key,)))
-        elif slots.take(run):
-            draft = RunDraft(run, now)
+        moved = _moved(waiting, slots, lines)
+        if moved is None:
+            continue
+        moved_elsewhere = moved_elsewhere or waiting.namespace != command.namespace
+        run, begins = moved
+        if not begins:
+            changes.append(Update(evolve(run, updated_at=max(now, run.updated_at))))
+            if run.in_rate_line or waiting.start_at is not None:  # one without a slot has just looked for it
+                follow_ups.append(RunDraft(run, now).follow_up)
+        else:
+            plan = state.plan_of(run)
+            turn = turn_of_run(turns, run, plan, now)
+            draft = RunDraft(ranked(run, turn), now)
             draft.admit()
             draft.append(events.RunAdmitted())
-            begin_run(draft, state.plan_of(run), run)
-            changes.extend(draft.changes())
+            begin_run(draft, plan, run)
+            made = with_turn(draft.changes(), run.key, turn)
+            turns = after_turns(turns, made) if turn is not None else turns
+            changes.extend(made)
             hints.extend(draft.hints)
             follow_ups.append(draft.follow_up)
             admitted += 1
     reply = RunsAdmitted(
         admitted=admitted,
         next=found.next,
-        more=bool(runs) and len(runs) >= command.limit,
-        follow_up=merge(*follow_ups),
+        # Follow-ups have no namespace: what they would do in others, the next search of all does.
+        more=(bool(runs) and len(runs) >= command.limit) or moved_elsewhere,
+        follow_up=merge(*follow_ups, lines.follow_up, FollowUp(rates=found.lines)),
+        wakes_at=lines.wakes_at if found.next_at is None else tuple(sorted({*lines.wakes_at, found.next_at})),
     )
-    return Decision(reply, (*changes, *slots.changes), tuple(hints))
+    return Decision(reply, (*changes, *slots.changes, *lines.changes()), tuple(hints))
+
+
+def _moved(run: Run, slots: Slots, lines: RateLines) -> tuple[Run, bool] | None:
+    """Return a run with its next line, and whether it begins instead; None if nothing changes."""
+    if run.start_at is not None and (run.concurrency_key is not None or run.waits_for_rate):
+        return evolve(run, start_at=None, in_rate_line=int(run.concurrency_key is None)), False
+    if run.in_rate_line:
+        moved = lines.take(run, slots.take)
+        return None if moved is None else (moved, not moved.waits_for_rate)
+    if not slots.take(run):
+        return None
+    return (evolve(run, in_rate_line=1), False) if run.waits_for_rate else (run, True)
+
+
+def _place_in_lines(run: Run) -> tuple[str, bool, str, Micros, str]:
+    """Return the place in the order of admission. Those that wait for rates have found a slot before."""
+    key = run.rate_key if run.in_rate_line else levels_of(run.concurrency_key or "")[0]
+    return run.namespace, not run.in_rate_line, key or "", run.queue_position, run.key
 
 
 def _waiting_runs(command: RunClaimPending) -> WaitingRuns:
     return WaitingRuns(
-        namespace=command.namespace, keys=command.keys, after=command.after, limit=command.limit
+        namespace=command.namespace,
+        keys=command.keys,
+        rates=command.rates,
+        after=command.after,
+        limit=command.limit,
+        due=command.due,
     )
 
 

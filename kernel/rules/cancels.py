@@ -22,8 +22,16 @@ def reads_of_cancel(command: RunCancel) -> Reads:
 
 def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunStopped]:
     """End the run, or let its function clean up first. An ended run stays unchanged. Raises RunNotFoundError."""
+    return cancel_run(state, command, now)
+
+
+def cancel_run(
+    state: State, command: RunCancel, now: Micros, *, superseded_by: str | None = None
+) -> Decision[RunStopped]:
+    """Carry out `decide_cancel`. The history names the run that takes the place of this one, if one does."""
     run = named_run(state, command)
     has_code_under_way = run.status not in TERMINAL and run.is_admitted
     if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
-        return request_cancel(state, run, command.reason, now)
-    return end_run(state, command, events.RunCancelled(reason=command.reason), now)
+        return request_cancel(state, run, command.reason, now, superseded_by=superseded_by)
+    event = events.RunCancelled(reason=command.reason, superseded_by=superseded_by)
+    return end_run(state, command, event, now)

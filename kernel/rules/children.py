@@ -1,7 +1,7 @@
 """Rules for child runs: how a parent run starts them, and how their results are delivered to it."""
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
 from holdfast.kernel.commands import (
     NO_FOLLOW_UP,
@@ -15,26 +15,39 @@ from holdfast.kernel.commands import (
     RunDelivered,
 )
 from holdfast.kernel.history import events
+from holdfast.kernel.limits.run_rates import with_rate
+from holdfast.kernel.limits.start_bounds import check_limit, limited, with_concurrency
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.rules.fair_starts import check_weight
 from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.retries import AttemptDetails, fail_stage
+from holdfast.kernel.rules.run_creation import Parent
 from holdfast.kernel.rules.settlement import Settlement, fail_with, with_other
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.rules.starts import check_start, new_child
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import stage_completed
+from holdfast.kernel.search_results import NewRun
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Delete, Update
+from holdfast.ports.changes import Change, Delete, Update
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.errors import (
+    ConcurrencyFullError,
+    InvalidCommandError,
+    RateExceededError,
+    UnknownWorkflowError,
+)
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import Job, JobKey, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import JOBS
+
+_REFUSALS: Final = (ConcurrencyFullError, RateExceededError, InvalidCommandError)
+"""Refusals of a child run that its parent sees. Attributes that it inherits may not fit the units of its rate."""
 
 
 def start_child(settlement: Settlement) -> Decision[JobSettled]:
@@ -49,11 +62,15 @@ def start_child(settlement: Settlement) -> Decision[JobSettled]:
         message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
         failure = Failure(code="run_exists", message=message, retryable=False)
         return fail_with(settlement, failure, settlement.details)
-    made = (
-        _created(state, run, job, child, settlement.now, settlement.ids)
-        if known is None
-        else adopt_child(known, job.key)
-    )
+    try:
+        made = (
+            _created(state, run, job, child, settlement.now, settlement.ids)
+            if known is None
+            else adopt_child(known, job.key)
+        )
+    except _REFUSALS as error:
+        failure = Failure(code=error.code, message=str(error), retryable=False)
+        return fail_with(settlement, failure, settlement.details)
     draft = settlement.draft()
     draft.append_of(job, events.StageStarted(run=child.run_id))
     draft.wait_for_child(job, child.run_id)
@@ -61,38 +78,63 @@ def start_child(settlement: Settlement) -> Decision[JobSettled]:
 
 
 def start_child_of_function(
-    state: State, draft: RunDraft, run: Run, job: Job, record: ChildStart, now: Micros, ids: Ids
+    state: State,
+    draft: RunDraft,
+    run: Run,
+    job: Job,
+    record: ChildStart,
+    now: Micros,
+    ids: Ids,
+    earlier: Sequence[Change],
 ) -> Decision[FollowUp] | None:
-    """Create a child run of a durable function and append the row; if the id is taken, append `child.failed`.
+    """Create a child run of a durable function and append the row; if it is refused, append `child.failed`.
 
-    Returns None if no run is created.
+    It is refused if the id is taken, the concurrency key is full, the rate is used up, or an option does not fit.
+    Returns None if no run is created. `earlier` are changes of the same command to other runs.
     """
     child = record.child
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
-        failed = events.ChildFailed(
-            call=record.call,
-            run=child.run_id,
-            workflow=child.workflow,
-            site=record.site,
-            code="run_exists",
-            message=message,
-        )
-        draft.append(failed, node=job.node)
+        _refuse_child(draft, job, record, "run_exists", message)
         return None
+    created: Decision[FollowUp] | None = None
+    if known is None:
+        try:
+            created = _created(state, run, job, child, now, ids, earlier)
+        except _REFUSALS as error:
+            _refuse_child(draft, job, record, error.code, str(error))
+            return None
     started = events.ChildStarted(
         call=record.call, run=child.run_id, workflow=child.workflow, site=record.site
     )
     draft.append(started, node=job.node)
-    if known is not None:
-        return None
-    draft.count_child()
-    return _created(state, run, job, child, now, ids)
+    if created is not None:
+        draft.count_child()
+    return created
+
+
+def _refuse_child(draft: RunDraft, job: Job, record: ChildStart, code: str, message: str) -> None:
+    child = record.child
+    failed = events.ChildFailed(
+        call=record.call,
+        run=child.run_id,
+        workflow=child.workflow,
+        site=record.site,
+        code=code,
+        message=message,
+    )
+    draft.append(failed, node=job.node)
 
 
 def _created(
-    state: State, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
+    state: State,
+    run: Run,
+    job: Job,
+    child: ChildRunStarted,
+    now: Micros,
+    ids: Ids,
+    earlier: Sequence[Change] = (),
 ) -> Decision[FollowUp]:
     plan = state.workflows.get((child.workflow, child.version))
     if plan is None:
@@ -109,9 +151,39 @@ def _created(
         attributes=run.attributes if given.attributes is None else given.attributes,
         start_at=given.start_at,
         deadline=given.deadline,
+        weight=given.weight,
+        rate=given.rate,
+        units=given.units,
     )
+    if given.concurrency is not None:
+        check_limit(given.concurrency)
+        command = limited(command, given.concurrency)
+    command = with_rate(with_concurrency(command, plan), plan)
     check_start(command)
-    return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
+    check_weight(command, plan)
+    return new_child(
+        state,
+        command,
+        plan,
+        now,
+        ids,
+        parent=Parent(job.key.text, run.id),
+        close_policy=child.close_policy,
+        earlier=earlier,
+    )
+
+
+def new_run_of(child: ChildRunStarted, namespace: str, parent: str) -> NewRun:
+    """Return what a start of a child run reads of its concurrency key. `parent` is the key of its parent run."""
+    return NewRun(
+        namespace=namespace,
+        workflow=child.workflow,
+        version=child.version,
+        concurrency=child.options.concurrency,
+        rate=child.options.rate,
+        attributes=child.options.attributes,
+        parent=parent,
+    )
 
 
 def adopt_child(child: Run, parent: JobKey) -> Decision[FollowUp]:

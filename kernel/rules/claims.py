@@ -14,6 +14,7 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     pass_over_for,
 )
+from holdfast.kernel.limits.overrides import applied, is_queue_paused
 from holdfast.kernel.limits.rates import Rates
 from holdfast.kernel.rules.leases import attempt_of, job_hints, parse_job_id
 from holdfast.kernel.runs.builder import leased, ready_state
@@ -58,7 +59,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
             continue
         if job.is_passed_over(pass_over):
             continue
-        if not try_start(starts, job, first):
+        if not try_start(starts, applied(state.tables.limits, job), first):
             changes.append(Update(_limited(job)))
             continue
         held = leased(job, command.session, starts.at(job))
@@ -109,6 +110,8 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         job = _woken(job)
         changes.append(Update(job))
     ignored = _why_ignored(job, command)
+    if ignored is None and is_queue_paused(state.tables.limits, job.namespace, job.queue):
+        ignored = "paused", _RETRY_LATER
     if ignored is None and _is_passed_over(state, job, command):
         ignored = "suspect", _RETRY_LATER
     if ignored is not None:
@@ -122,7 +125,7 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         return Decision(refusal, tuple(changes))
     starts = Rates(state.tables, now)
     first: dict[str, None] = {}
-    if not try_start(starts, job, first):
+    if not try_start(starts, applied(state.tables.limits, job), first):
         refused = JobClaimed(
             attempt=None, ignored="limited", retry_after=_RETRY_LATER, follow_up=FollowUp(jobs=tuple(first))
         )

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
 from holdfast.kernel.history import events
+from holdfast.kernel.limits.fairness import with_turn
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import begin_run
 from holdfast.kernel.rules.blocked_functions import block_function_with
+from holdfast.kernel.rules.fair_starts import ranked, turn_of_run
 from holdfast.kernel.rules.retries import NO_DETAILS
+from holdfast.kernel.rules.run_creation import store_plan
 from holdfast.kernel.rules.settlement import Settlement
-from holdfast.kernel.rules.starts import store_plan
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import INPUT_ROW, RunDraft
 from holdfast.kernel.state import Decision, State
@@ -44,7 +46,9 @@ def continue_run(settlement: Settlement) -> Decision[JobSettled]:
     plan = former if former.base == known.fingerprint else known
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > goes_on.seen)
     before = _ended(run, goes_on, plan, now)
-    after = _begun(state, run, goes_on, plan, unseen, settlement.ids.new(), now)
+    fresh = evolve(run, queue_position=rank_of(now, run.priority))
+    turn = turn_of_run(state, fresh, plan, now)
+    after = _begun(state, ranked(fresh, turn), run, goes_on, plan, unseen, settlement.ids.new(), now)
     reply = JobSettled(
         status="settled",
         run_status=before.status,
@@ -54,7 +58,7 @@ def continue_run(settlement: Settlement) -> Decision[JobSettled]:
     changes = (
         *before.changes(),
         *store_plan(state, plan),
-        *after.changes(),
+        *with_turn(after.changes(), after.run_key, turn),
         *carried_annotations(state, run, after.run_key, settlement.ids),
     )
     return Decision(reply, changes, (*before.hints, *after.hints))
@@ -71,6 +75,7 @@ def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDra
 
 def _begun(
     state: State,
+    fresh: Run,
     run: Run,
     goes_on: ContinuedAsNew,
     plan: Plan,
@@ -78,16 +83,18 @@ def _begun(
     key: str,
     now: Micros,
 ) -> RunDraft:
-    """Start the next generation. It keeps the slot of the previous one, and is paused or cancelling if that was."""
+    """Start the next generation. It keeps the slot of the previous one, and is paused or cancelling if that was.
+
+    `fresh` is the run with the rank of the next generation.
+    """
     following = evolve(
-        run,
+        fresh,
         key=key,
         generation=run.generation + 1,
         workflow=plan.workflow,
         version=plan.version,
         plan=plan.fingerprint,
         status=RunStatus.RUNNING,
-        queue_position=rank_of(now, run.priority),
         created_at=now,
         updated_at=now,
         last_row=0,
@@ -101,6 +108,7 @@ def _begun(
         children=0,
         mailbox=None,
         reported_row=0,
+        gathered=None,
     )
     draft = RunDraft(following, now, is_new=True)
     unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))

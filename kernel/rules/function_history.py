@@ -1,13 +1,12 @@
 """Rules for durable functions: results of calls are recorded as history rows, and waiting functions are suspended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from holdfast.kernel.commands import (
     NO_FOLLOW_UP,
+    CancelSend,
     ChannelClose,
-    ChildCancel,
-    ChildSignal,
     ChildStart,
     EventAppend,
     EventPublish,
@@ -16,6 +15,7 @@ from holdfast.kernel.commands import (
     FunctionRecord,
     JobRecord,
     JobRecorded,
+    SignalSend,
     StepCancel,
     StepFail,
     StepQueue,
@@ -29,12 +29,14 @@ from holdfast.kernel.rules.attempt_output import (
     known_annotations,
     output_changes,
 )
-from holdfast.kernel.rules.child_messages import notify_child
-from holdfast.kernel.rules.children import start_child_of_function
+from holdfast.kernel.rules.children import new_run_of, start_child_of_function
+from holdfast.kernel.rules.fair_starts import after_turns
 from holdfast.kernel.rules.leases import find_leased_job, parse_job_id
 from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step
 from holdfast.kernel.rules.retries import fail_inline_step
+from holdfast.kernel.rules.sent_messages import notify_run
 from holdfast.kernel.runs.builder import RunDraft, with_received
+from holdfast.kernel.search_results import NewRun
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Update
 from holdfast.ports.clock import Ids
@@ -56,14 +58,16 @@ def reads_of_record(command: JobRecord) -> Reads:
     key = parse_job_id(command.job)
     names: list[RunName] = []
     jobs = [key]
-    notifies_child = False
+    notifies = False
+    new_runs: list[NewRun] = []
     for record in command.records:
         match record:
             case ChildStart(child=child):
+                new_runs.append(new_run_of(child, command.namespace, key.run))
                 names.append(RunName(command.namespace, child.run_id))
-            case ChildSignal(run_id=child_id) | ChildCancel(run_id=child_id):
-                notifies_child = True
-                names.append(RunName(command.namespace, child_id))
+            case SignalSend(run_id=run_id) | CancelSend(run_id=run_id):
+                notifies = True
+                names.append(RunName(command.namespace, run_id))
             case StepCancel(job=number):
                 jobs.append(JobKey(key.run, number))
             case _:
@@ -71,10 +75,11 @@ def reads_of_record(command: JobRecord) -> Reads:
     return Reads(
         runs=(key.run,),
         names=tuple(names),
-        drivers=notifies_child,
+        drivers=notifies,
         jobs=tuple(jobs),
         history_after=((key.run, command.seen),),
         annotation_keys=annotation_keys(command),
+        new_runs=tuple(new_runs),
     )
 
 
@@ -99,6 +104,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     notified: set[str] = set()
     failure: Failure | None = None
     lost_attempts = command.lost_attempts
+    turns = state
     for record in command.records:
         if isinstance(record, StepFail):
             event, block_for = fail_inline_step(record, job, now)
@@ -111,13 +117,18 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         # A driver whose reply was lost sends the same records again. Those that were stored are among `unseen`.
         if _identity_of(record) in known:
             continue
-        if isinstance(record, ChildSignal | ChildCancel):
+        if isinstance(record, ChildStart) and (events.ChildFailed.type, record.call, 1) in known:
+            continue  # it was refused then, and stays so
+        if isinstance(record, SignalSend | CancelSend):
             if record.run_id in notified:
-                continue  # the child run was read before this command: one change per child
+                continue  # the run was read before this command: one change per run
             notified.add(record.run_id)
-        made = _carry_out(state, draft, run, job, record, unseen, now, ids)
+        made = _carry_out(turns, draft, run, job, record, unseen, now, ids, more)
         if made is not None:
+            if isinstance(record, ChildStart):  # it was not read, and runs were ended to make way for it
+                notified.update((record.child.run_id, *_changed_runs(made.changes)))
             more = (*more, *made.changes)
+            turns = after_turns(turns, made.changes)
             draft.hints += made.hints
             follow_ups.append(made.reply)
     if limits.gets_long(run.last_row, run.last_row + len(draft.rows)):
@@ -153,6 +164,7 @@ def _carry_out(
     unseen: Sequence[HistoryRow],
     now: Micros,
     ids: Ids,
+    earlier: Sequence[Change],
 ) -> Decision[FollowUp] | None:
     """Append what a driver records; return the changes of other runs, if there are any."""
     match record:
@@ -178,12 +190,19 @@ def _carry_out(
         case ChannelClose():
             _close(draft, job, record, unseen)
         case ChildStart():
-            return start_child_of_function(state, draft, run, job, record, now, ids)
-        case ChildSignal() | ChildCancel():
-            return notify_child(state, draft, run, job, record, now)
+            return start_child_of_function(state, draft, run, job, record, now, ids, earlier)
+        case SignalSend() | CancelSend():
+            return notify_run(state, draft, run, job, record, now)
         case StepFail():
             raise AssertionError("what comes of a failed step depends on the others of the command")
     return None
+
+
+def _changed_runs(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield the ids of existing runs that are changed."""
+    for change in changes:
+        if isinstance(change, Update) and isinstance(change.record, Run):
+            yield change.record.id
 
 
 def _identity_of(record: FunctionRecord) -> events.Identity:
@@ -202,8 +221,8 @@ _TYPES: Final[Mapping[type[FunctionRecord], str]] = {
     TimerFire: events.TimerFired.type,
     StepCancel: events.StepCancelled.type,
     ChildStart: events.ChildStarted.type,
-    ChildSignal: events.ChildSignalled.type,
-    ChildCancel: events.ChildCancelling.type,
+    SignalSend: events.SignalSent.type,
+    CancelSend: events.CancelSent.type,
     ChannelClose: events.ChannelClosed.type,
 }
 
@@ -213,7 +232,7 @@ def _close(draft: RunDraft, job: Job, record: ChannelClose, unseen: Sequence[His
 
     Later senders are refused. The run's lock orders closing and sending.
     """
-    for row in unseen:
+    for row in (*unseen, *draft.rows):  # the function may have sent itself one with the same command
         if (
             row.type == events.SignalReceived.type
             and events.SignalReceived.from_row(row).channel == record.channel

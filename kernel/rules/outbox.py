@@ -17,14 +17,10 @@ from holdfast.kernel.commands import (
     StreamFailure,
     StreamLease,
 )
+from holdfast.kernel.composed_searches import RunsWithUndeliveredRows
 from holdfast.kernel.rules.sinks import types_of, with_failure, with_success
 from holdfast.kernel.runs.transitions import STREAM_TRANSITIONS
-from holdfast.kernel.state import (
-    Decision,
-    Reads,
-    RunsWithUndeliveredRows,
-    State,
-)
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AdvanceStreams, Change, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
@@ -78,7 +74,7 @@ def decide_flush(state: State, command: OutboxFlush, now: Micros, ids: Ids) -> D
         for stream in map(state.tables.streams.__getitem__, state.found[_due(command)].streams)
         if stream.due_at is not None and stream.due_at <= now
     ]
-    if sink is None or not due:
+    if sink is None or sink.batch is not None or not due:
         return Decision(OutboxFlushed())
     holder, until = ids.new(), now + command.lease
     leases = tuple(

@@ -25,7 +25,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.outcomes import ResultRefused
 from holdfast.kernel.rules.blocked_functions import block_function, free_lost_function
-from holdfast.kernel.rules.children import start_child
+from holdfast.kernel.rules.children import new_run_of, start_child
 from holdfast.kernel.rules.continue_as_new import continue_run
 from holdfast.kernel.rules.external_cancels import free_lost_cancel, record_cancelled, retry_cancel
 from holdfast.kernel.rules.external_work import check_again, fail_check, suspend_stage
@@ -36,6 +36,7 @@ from holdfast.kernel.rules.function_settlement import (
     retry_refused_result,
     suspend_function,
 )
+from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.maps_and_conditions import expand_map, record_condition
 from holdfast.kernel.rules.queued_steps import free_lost_step, settle_step
 from holdfast.kernel.rules.sessions import LostJobRule, free_lost_job
@@ -113,7 +114,9 @@ def _step_ended(reads: Reads, command: JobSettle) -> Reads:
 
 def _child_started(reads: Reads, command: JobSettle) -> Reads:
     assert isinstance(command.outcome, ChildRunStarted)
-    return evolve(reads, names=(RunName(command.namespace, command.outcome.run_id),))
+    child = command.outcome
+    new = new_run_of(child, command.namespace, parse_job_id(command.job).run)
+    return evolve(reads, names=(RunName(command.namespace, child.run_id),), new_runs=(new,))
 
 
 READS: Final[OutcomeReads] = {

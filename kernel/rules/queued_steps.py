@@ -19,7 +19,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.exceptions import raised_from
-from holdfast.kernel.pipelines.plan import RatePlan
+from holdfast.kernel.pipelines.plan import RatePlan, SlotsPlan
 from holdfast.kernel.rules.retries import NO_DETAILS, AttemptDetails, retry_of_step
 from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.rules.signals import wake_driver
@@ -47,6 +47,9 @@ def queue_step(draft: RunDraft, driver: Job, record: StepQueue) -> None:
         priority=queued.priority,
         max_concurrency=queued.max_concurrency,
         rate=None if queued.rate is None else asdict(queued.rate, filter=lambda _, value: value is not None),
+        slots=None
+        if queued.slots is None
+        else asdict(queued.slots, filter=lambda _, value: value is not None),
     )
     row = draft.append(event, node=driver.node, epoch=driver.epoch, payload=queued.input)
     draft.open_step(record.call, record.step, row, queued)
@@ -95,6 +98,7 @@ def queued_by(row: HistoryRow) -> QueuedStepJob:
         priority=event.priority,
         max_concurrency=event.max_concurrency,
         rate=None if event.rate is None else RatePlan(**cast("Mapping[str, Any]", event.rate)),
+        slots=None if event.slots is None else SlotsPlan(**cast("Mapping[str, Any]", event.slots)),
     )
 
 

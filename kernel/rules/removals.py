@@ -2,7 +2,8 @@
 
 from holdfast.kernel.commands import RunRemove, RunRemoved
 from holdfast.kernel.rules.runs import is_older, named_run
-from holdfast.kernel.state import Decision, Reads, RunRemains, State
+from holdfast.kernel.search_results import RunRemains
+from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import DeleteRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import RemoveRefusedError

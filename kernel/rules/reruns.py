@@ -4,6 +4,8 @@ See docs/decisions/0013. The next attempt of a run that is retried as a whole is
 commit in which the attempt before fails (docs/decisions/0076).
 """
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from holdfast.kernel.commands import (
@@ -17,17 +19,21 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.attempt_output import REASON_MAX
 from holdfast.kernel.history import events
+from holdfast.kernel.limits.fairness import with_turn
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import begin_run
 from holdfast.kernel.rules.children import adopt_child
 from holdfast.kernel.rules.continue_as_new import carried_annotations
+from holdfast.kernel.rules.fair_starts import ranked, turn_of_run
 from holdfast.kernel.rules.follow_ups import follow_up_after
 from holdfast.kernel.rules.retries import AttemptDetails, attempt_of_run, fail_stage, next_run_at
+from holdfast.kernel.rules.run_creation import store_plan
 from holdfast.kernel.rules.runs import is_older, named_run
-from holdfast.kernel.rules.starts import store_plan
+from holdfast.kernel.rules.start_bounds import apply_bound
 from holdfast.kernel.rules.unread_messages import append_again, append_start
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.forks import Fork, open_children, plan_fork
+from holdfast.kernel.runs.gathered_starts import carried_starts
 from holdfast.kernel.runs.rerun_plan import Rerun, check_point, choose_plan, plan_rerun
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
@@ -73,25 +79,18 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         else _call(_planned_fork(state, before, former, command))
     )
     run = _next_generation(before, plan, begins, ids.new(), now)
+    adopted = [] if begins.fork is None else [child.key for child in _children(state, run, begins.fork)]
+    bounded = apply_bound(state, run, now, before=before, adopted=adopted, returns=False)
+    turn = None if run.status is RunStatus.PENDING else turn_of_run(state, run, plan, now)
+    run = ranked(run, turn)
     draft = RunDraft(run, now, is_new=True)
-    fork = begins.fork
-    created = events.RunCreated(
-        definition=plan.definition,
-        rerun_of=before.generation,
-        from_=begins.start,
-        keeps=None if fork is not None else begins.keeps,
-        row=None if fork is None else fork.row,
-        inbox=None
-        if fork is None or not fork.begins_anew
-        else run.first_row + len(fork.redelivered) + _later_starts(before, fork),
-        reason=command.reason,
-    )
+    created = _created_event(command, before, run, plan, begins, bounded.ended)
     # The input is copied: the first own row of every generation has its input.
     row = draft.append(created, payload=past.input)
     assert row == run.first_row
-    children: tuple[Change, ...] = ()
+    taken_over: tuple[Change, ...] = ()
     if begins.fork is not None:
-        children = _carry_on(state, draft, before, run, begins.fork)
+        taken_over = _carry_on(state, draft, before, run, begins.fork)
     if run.status is not RunStatus.PENDING:
         begin_run(draft, plan, run)
     ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
@@ -107,14 +106,22 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         keeps=begins.keeps,
         row=None if begins.fork is None else begins.fork.row,
         terminated=ended is not None,
+        ended=tuple(bounded.ended),
         follow_up=merge(
             draft.follow_up,
+            *bounded.follow_ups,
             follow_up_after(state, before, ended) if ended else NO_FOLLOW_UP,
-            FollowUp(deliveries=bool(children)),
+            FollowUp(deliveries=bool(taken_over)),
         ),
     )
-    changes = (*(ended.changes() if ended else ()), *store_plan(state, plan), *draft.changes(), *children)
-    return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))
+    changes = (
+        *(ended.changes() if ended else ()),
+        *store_plan(state, plan),
+        *bounded.changes,
+        *with_turn(draft.changes(), run.key, turn),
+        *taken_over,
+    )
+    return Decision(reply, changes, (*(ended.hints if ended else ()), *bounded.hints, *draft.hints))
 
 
 @frozen(kw_only=True)
@@ -167,8 +174,11 @@ def retry_run(
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     fork = plan_fork(run, history, {}, row=1)
     starts_at = retry_at if retry_at > now else None
-    begins = _next_generation(run, plan, _call(fork), ids.new(), now, starts_at=starts_at)
-    following = evolve(begins, deadline=run.deadline)
+    begins = _next_generation(
+        run, plan, _call(fork), ids.new(), now, starts_at=starts_at, counted_at=run.rate_counted_at
+    )
+    turn = None if begins.status is RunStatus.PENDING else turn_of_run(state, begins, plan, now)
+    following = evolve(ranked(begins, turn), deadline=run.deadline)
     draft = RunDraft(following, now, is_new=True)
     created = events.RunCreated(
         definition=plan.definition,
@@ -197,7 +207,8 @@ def retry_run(
         follow_up=merge(draft.follow_up, follow_up_after(state, run, ended)),
     )
     annotations = carried_annotations(state, run, following.key, ids)
-    return Decision(reply, (*ended.changes(), *draft.changes(), *annotations), (*ended.hints, *draft.hints))
+    begun = with_turn(draft.changes(), following.key, turn)
+    return Decision(reply, (*ended.changes(), *begun, *annotations), (*ended.hints, *draft.hints))
 
 
 def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) -> Fork:
@@ -210,6 +221,34 @@ def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) 
         start=None if command.stage == plan.function else command.stage,
         row=1 if command.stage == plan.function else command.row,
     )
+
+
+def _created_event(
+    command: RunRerunFrom, before: Run, run: Run, plan: Plan, begins: _Begins, ended: Sequence[str]
+) -> events.RunCreated:
+    fork = begins.fork
+    return events.RunCreated(
+        definition=plan.definition,
+        rerun_of=before.generation,
+        from_=begins.start,
+        keeps=None if fork is not None else begins.keeps,
+        row=None if fork is None else fork.row,
+        inbox=run.first_row + len(fork.redelivered) + _later_starts(before, fork)
+        if fork is not None and fork.begins_anew
+        else None,
+        reason=command.reason,
+        ended=tuple(ended) or None,
+    )
+
+
+def _children(state: State, run: Run, fork: Fork) -> list[Run]:
+    """Return the child runs that a fork takes over."""
+    children: list[Run] = []
+    for one in fork.children:
+        child = state.tables.run_named(RunName(run.namespace, one))
+        assert child is not None
+        children.append(child)
+    return children
 
 
 def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) -> tuple[Change, ...]:
@@ -232,8 +271,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             continue
         draft.append(_again(row), node=row.node, payload=row.payload)
     changes: tuple[Change, ...] = ()
-    for child in (state.tables.run_named(RunName(run.namespace, one)) for one in fork.children):
-        assert child is not None
+    for child in _children(state, run, fork):
         if child.status not in TERMINAL:
             draft.count_child()
         changes += adopt_child(child, JobKey(run.key, 1)).changes
@@ -262,10 +300,21 @@ def _later_starts(before: Run, fork: Fork) -> int:
 
 
 def _next_generation(
-    before: Run, plan: Plan, begins: _Begins, key: str, now: Micros, *, starts_at: Micros | None = None
+    before: Run,
+    plan: Plan,
+    begins: _Begins,
+    key: str,
+    now: Micros,
+    *,
+    starts_at: Micros | None = None,
+    counted_at: Micros | None = None,
 ) -> Run:
-    """Return the next generation. It waits for a slot again, and has the same time until its deadline."""
-    waits = starts_at is not None or before.concurrency_key is not None
+    """Return the next generation. It waits for a slot again, and has the same time until its deadline.
+
+    A rerun is a start that its rate counts. The next attempt of a whole run is none: it keeps `counted_at`.
+    """
+    waits_for_rate = before.rate_key is not None and counted_at is None
+    waits = starts_at is not None or before.concurrency_key is not None or waits_for_rate
     deadline = None if before.deadline is None else now + before.deadline - before.created_at
     return evolve(
         before,
@@ -288,12 +337,16 @@ def _next_generation(
         error=None,
         # The parent of an active run waits for the new generation. A result that was delivered does not change.
         parent=None if before.status in TERMINAL else before.parent,
+        parent_run=None if before.status in TERMINAL else before.parent_run,
         children=0,
         rerun_of=before.key,
         rerun_from=begins.start,
         inherited=begins.kept,
         mailbox=None,
         reported_row=0,
+        gathered=carried_starts(before),
+        rate_counted_at=counted_at,
+        in_rate_line=int(waits_for_rate and starts_at is None and before.concurrency_key is None),
     )
 
 

@@ -17,6 +17,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
+from holdfast.kernel.commands.worker_about import registered
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.retries import (
@@ -31,7 +32,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.transitions import SESSION_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, Insert, Update
+from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.records.job import Job, JobKind, JobState
@@ -40,6 +41,7 @@ from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import ExpiredSessions, LostJobs
 from holdfast.ports.structs import evolve
+from holdfast.ports.tables import REGISTRATIONS
 from holdfast.ports.transport import Hint
 
 
@@ -56,8 +58,12 @@ def decide_open(_: State, command: SessionOpen, now: Micros, ids: Ids) -> Decisi
         state=SessionState.OPEN,
         opened_at=now,
         expires_at=now + command.lease,
+        namespace=command.namespace,
+        principal=command.principal,
+        is_registered=int(command.about is not None),
     )
-    return Decision(SessionOpened(session=session.id, expires_at=session.expires_at), (Insert(session),))
+    reply = SessionOpened(session=session.id, expires_at=session.expires_at)
+    return Decision(reply, (Insert(session), *registered(session, command.about, command.lease)))
 
 
 def reads_of_renew(command: SessionRenew | SessionClose) -> Reads:
@@ -69,13 +75,18 @@ def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> De
     """Extend the session's lease; never shorten it. Raises SessionLostError."""
     session = _open_session(state, command.session)
     expires_at = max(session.expires_at, now + command.lease)
-    return Decision(SessionRenewed(expires_at=expires_at), (Insert(evolve(session, expires_at=expires_at)),))
+    is_registered = max(session.is_registered, int(command.about is not None))
+    renewed = evolve(session, expires_at=expires_at, is_registered=is_registered)
+    return Decision(
+        SessionRenewed(expires_at=expires_at),
+        (Insert(renewed), *registered(session, command.about, command.lease)),
+    )
 
 
 def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
     """Declare the session dead on its own request. Raises SessionLostError."""
     session = _open_session(state, command.session)
-    return Decision(SessionRenewed(expires_at=now), (Insert(_dead(evolve(session, expires_at=now))),))
+    return Decision(SessionRenewed(expires_at=now), _declared_dead(evolve(session, expires_at=now)))
 
 
 def reads_of_reap(command: SessionReap) -> Reads:
@@ -86,16 +97,15 @@ def reads_of_reap(command: SessionReap) -> Reads:
 def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Decision[LeasesReaped]:
     """Declare expired sessions dead. `lease.reap_stale` frees their jobs after this commit (docs/decisions/0003)."""
     dead = [
-        _dead(session)
+        session
         for session in map(
             state.tables.sessions.__getitem__,
             state.found[ExpiredSessions(command.grace, command.limit)].sessions,
         )
         if session.state is SessionState.OPEN and session.expires_at + command.grace < now
     ]
-    return Decision(
-        LeasesReaped(sessions=len(dead), freed=0, dead=0), tuple(Insert(session) for session in dead)
-    )
+    changes = tuple(change for session in dead for change in _declared_dead(session))
+    return Decision(LeasesReaped(sessions=len(dead), freed=0, dead=0), changes)
 
 
 def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
@@ -190,8 +200,11 @@ def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) ->
     return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
 
 
-def _dead(session: Session) -> Session:
-    return evolve(session, state=SESSION_TRANSITIONS.check(session.state, SessionState.DEAD))
+def _declared_dead(session: Session) -> tuple[Change, ...]:
+    """Return the end of a session, and of its row in the worker registry."""
+    dead = evolve(session, state=SESSION_TRANSITIONS.check(session.state, SessionState.DEAD), is_registered=0)
+    gone = (Delete(REGISTRATIONS, session.id),) if session.is_registered else ()
+    return Insert(dead), *gone
 
 
 def _open_session(state: State, session: str) -> Session:

@@ -30,7 +30,8 @@ deleted jobs may have held a slot of any of them.
 
 **`take_next`.** A worker that settles one stage of a chain will almost always run the next. With `take_next` the settle
 leases that job to its session: one transaction a stage instead of two (docs/decisions/0008). It is a claim like any
-other, with its own epoch. It needs an open session, and takes only a new job of the same queue without limits. Such a
+other, with its own epoch. It needs an open session and a queue that is not paused, and takes only a new job of the same
+queue without limits. Such a
 job was never lost, so quarantine does not apply. A settle whose reply is lost may leave a job leased that no process
 runs; the worker then replaces its session.
 
@@ -57,6 +58,7 @@ from holdfast.kernel.commands import (
     merge,
 )
 from holdfast.kernel.history import events
+from holdfast.kernel.limits.overrides import is_queue_paused
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.follow_ups import follow_up_after
@@ -108,9 +110,11 @@ class Settlement:
         return RunDraft(self.run, self.now, taker=self._taker() if takes_next else None)
 
     def _taker(self) -> NextClaim | None:
-        """Return the session of `take_next` and the queue; None if the session is not open."""
+        """Return the session of `take_next` and the queue; None if the session is not open, or the queue is paused."""
         session = self.state.tables.sessions.get(self.command.take_next or "")
         if session is None or session.state is not SessionState.OPEN:
+            return None
+        if is_queue_paused(self.state.tables.limits, self.job.namespace, self.job.queue):
             return None
         return NextClaim(session.id, self.job.queue)
 
@@ -153,6 +157,7 @@ def settle_reads(more: OutcomeReads) -> Callable[[JobSettle], Reads]:
             runs=(key.run,),
             jobs=(key,),
             sessions=() if command.take_next is None else (command.take_next,),
+            takers=() if command.take_next is None else (key,),
         )
         adds = more.get(type(command.outcome))
         return reads if adds is None else adds(reads, command)

@@ -65,11 +65,12 @@ def receive(
     *,
     key: str | None = None,
     start: StartToKeep | None = None,
+    sender: str | None = None,
 ) -> tuple[int, ...]:
     """Append messages to the history of a run and wake its function; return the numbers of their rows.
 
-    `key` is the idempotency key of their command. With a `start`, the next generation may start from it and receive
-    them, so they may also be for channels that this generation has closed.
+    `key` is the idempotency key of their command, `sender` the id of the run that sends them. With a `start`, the next
+    generation may start from it and receive them, so they may also be for channels that this generation has closed.
     Raises SignalRefusedError, ChannelClosedError.
     """
     check_signals(state.plan_of(run), run.id, signals)
@@ -79,7 +80,7 @@ def receive(
     if start is None and (refused := next((one for one in signals if one.channel in closed), None)):
         raise ChannelClosedError(run.id, refused.channel)
     row = None if start is None else draft.append(start.event, payload=start.payload)
-    numbers = append_signals(draft, signals, key=key, start=row)
+    numbers = append_signals(draft, signals, key=key, start=row, sender=sender)
     wake_driver(state, draft, run, now)
     return numbers
 
@@ -99,13 +100,20 @@ def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) ->
 
 
 def append_signals(
-    draft: RunDraft, signals: Sequence[ChannelMessage], *, key: str | None = None, start: int | None = None
+    draft: RunDraft,
+    signals: Sequence[ChannelMessage],
+    *,
+    key: str | None = None,
+    start: int | None = None,
+    sender: str | None = None,
 ) -> tuple[int, ...]:
     """Append messages to the history and return the numbers of their rows. `start` is the row of their start."""
     return tuple(
         draft.append_message(
             one.payload,
-            events.SignalReceived(channel=one.channel, checked=one.checked, key=key, start=start),
+            events.SignalReceived(
+                channel=one.channel, checked=one.checked, key=key, start=start, sender=sender
+            ),
         )
         for one in signals
     )
@@ -130,14 +138,17 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
             pass
 
 
-def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision[RunStopped]:
+def request_cancel(
+    state: State, run: Run, reason: str, now: Micros, *, superseded_by: str | None = None
+) -> Decision[RunStopped]:
     """Request the cancellation of a function, which then cleans up. Does nothing if it is ending already."""
     if run.is_ending:
         return Decision(RunStopped(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
     error: dict[str, object] = {"code": "cancelled", "message": reason}
-    start_cancelling(state, draft, events.RunCancelling(reason=reason), run, error, now)
+    event = events.RunCancelling(reason=reason, superseded_by=superseded_by)
+    start_cancelling(state, draft, event, run, error, now)
     return Decision(RunStopped(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
 
 

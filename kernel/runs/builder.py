@@ -9,6 +9,7 @@ from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, PublishedEvent, Que
 from holdfast.kernel.history.events import HistoryEvent, SignalReceived, UserEvent
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
+from holdfast.kernel.runs.gathered_starts import after_gathering
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
 from holdfast.ports.changes import (
     CancelExternalWork,
@@ -104,11 +105,15 @@ class RunDraft:
         """What can be done next: admit to slots that may have become free or are waited for, and deliver results."""
         run = self._before
         waits = self._status is RunStatus.PENDING and run.start_at is None
-        has_run = run.concurrency_key is not None and (waits or self._status in TERMINAL)
-        if not (has_run or self._limited or self._has_deliveries):
+        # A run that is held in a line lets those behind it pass, and these may fit where it did not.
+        leaves = self._status in TERMINAL or (self._status in HELD and not run.is_admitted)
+        has_run = run.concurrency_key is not None and (waits or leaves)
+        has_rate = run.in_rate_line == 1 and (waits or leaves)
+        if not (has_run or has_rate or self._limited or self._has_deliveries):
             return NO_FOLLOW_UP
         runs = (run.concurrency_key,) if has_run and run.concurrency_key is not None else ()
-        return FollowUp(runs, tuple(self._limited), self._has_deliveries)
+        rates = (run.rate_key,) if has_rate and run.rate_key is not None else ()
+        return FollowUp(runs, tuple(self._limited), self._has_deliveries, rates)
 
     @property
     def is_changed(self) -> bool:
@@ -195,7 +200,9 @@ class RunDraft:
             job = limited(job, stage_limit_key(self._before, stage), stage.max_concurrency, stage.rate)
         taker = self._taker
         is_free = self._status not in HELD and job.concurrency_key is None
-        if is_free and taker is not None and self.claimed_job is None and job.queue == taker.queue:
+        is_ours = not stage.is_remote(kind)  # a worker that has the code takes it
+        is_takeable = is_free and is_ours and self.claimed_job is None
+        if is_takeable and taker is not None and job.queue == taker.queue:
             self.claimed_job = job = leased(job, taker.session, self._now)
         else:
             job = self._in_line(job)
@@ -230,8 +237,8 @@ class RunDraft:
             run=run.key,
             number=self._last_job,
             namespace=run.namespace,
-            queue=stage.queue or run.queue,
-            definition=f"{run.workflow}@{run.version}",
+            queue=stage.queue_of(run.queue, kind),
+            definition=stage.definition(f"{run.workflow}@{run.version}", kind),
             kind=kind,
             node=stage.name,
             item=item,
@@ -270,7 +277,7 @@ class RunDraft:
             input=reference_text(row),
         )
         if queued.max_concurrency is not None or rate is not None:
-            key = step_limit_key(run, definition, rate)
+            key = step_limit_key(run, definition, rate, queued.slots)
             job = limited(job, key, queued.max_concurrency, rate)
         self._changes.append(Insert(self._in_line(job)))
 
@@ -435,7 +442,10 @@ class RunDraft:
             result=self._result,
             error=self._error,
         )
-        return (Insert(run) if self._is_new else Update(run), *self._changes)
+        closed: tuple[Change, ...] = ()
+        if run.gathered is not None:
+            run, closed = after_gathering(self._before, run)
+        return (Insert(run) if self._is_new else Update(run), *self._changes, *closed)
 
     def add_parent_delivery(self) -> None:
         """Open the delivery of the run's result to its parent, if it has a parent job that waits."""

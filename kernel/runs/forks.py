@@ -196,9 +196,7 @@ def _cancelled_calls(
 
 def _first_kept(calls: Iterable[RecordedCall], kept: Sequence[HistoryRow]) -> RecordedCall | None:
     """Return the first of these calls that is in the kept rows, unless the function cancels its child run there."""
-    cancelled = {
-        events.ChildCancelling.from_row(row).run for row in kept if row.type == events.ChildCancelling.type
-    }
+    cancelled = {events.CancelSent.from_row(row).run for row in kept if row.type == events.CancelSent.type}
     return next((one for one in calls if one.first <= len(kept) and one.run not in cancelled), None)
 
 
@@ -242,9 +240,7 @@ def _recorded(row: HistoryRow) -> RecordedCall | None:
             call, name, run = event.call, event.workflow, event.run
         case events.ChildFailed(call=str() as call):
             name = event.workflow or ""
-        case (
-            events.TimerFired() | events.ChildSignalled() | events.ChildCancelling() | events.ChannelClosed()
-        ):
+        case events.TimerFired() | events.SignalSent() | events.CancelSent() | events.ChannelClosed():
             call = event.call
         case _:
             return None

@@ -1,10 +1,16 @@
 """Queries for sinks, streams and dead letters."""
 
+import re
+from typing import Final, NamedTuple
+
 from holdfast.ports.persistence import Query
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
+
+_RUN: Final = re.compile(r"[0-9A-Za-z]{1,64}")
+_SINK: Final = re.compile(r"[a-z0-9_.-]{1,100}")
 
 
 @frozen
@@ -21,6 +27,8 @@ class SinksWithDueStreams(Query[tuple[str, ...]]):
     namespace: str
     names: tuple[str, ...]
     now: Micros
+    are_read: bool = False
+    """Whether sinks are meant that clients read, instead of those that hosts deliver to."""
 
 
 @frozen
@@ -41,6 +49,28 @@ class StreamRows(Query[tuple[HistoryRow, ...]]):
     limit: int
 
 
+class DeadLetterPlace(NamedTuple):
+    """The position of a dead-lettered stream in their list."""
+
+    sink: str
+    """The name of the sink."""
+    run: str
+    """The key of the run."""
+
+    @property
+    def text(self) -> str:
+        """The cursor as text, to pass to the next call."""
+        return f"{self.run}.{self.sink}"
+
+
+def dead_letter_place(text: str) -> DeadLetterPlace:
+    """Return the position that a cursor encodes. ValueError if the text is not a cursor."""
+    run, _, sink = text.partition(".")
+    if not (_RUN.fullmatch(run) and _SINK.fullmatch(sink)):
+        raise ValueError(f"{text[:100]!r} is not a cursor; a cursor looks like <run>.<sink>")
+    return DeadLetterPlace(sink, run)
+
+
 @frozen(kw_only=True)
 class DeadLetter:
     """A dead-lettered stream, stopped at an event that its sink has refused repeatedly."""
@@ -58,6 +88,11 @@ class DeadLetter:
     dead_lettered_at: Micros
     error: str
 
+    @property
+    def place(self) -> DeadLetterPlace:
+        """Its position in their list."""
+        return DeadLetterPlace(self.sink, self.run)
+
 
 @frozen(kw_only=True)
 class ListDeadLetters(Query[tuple[DeadLetter, ...]]):
@@ -69,8 +104,8 @@ class ListDeadLetters(Query[tuple[DeadLetter, ...]]):
     namespace: str
     sink: str = ""
     run_id: str = ""
-    after: DeadLetter | None = None
-    """The last entry of the page before."""
+    after: DeadLetterPlace | None = None
+    """The position of the last entry of the page before."""
     limit: int = 100
 
 

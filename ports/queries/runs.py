@@ -43,6 +43,10 @@ class RunFilter:
     """(name, text) pairs, all of which a run must have."""
     annotations: tuple[tuple[str, str], ...] = ()
     """(name, text) pairs, each of which must have been annotated at some time."""
+    ids: frozenset[str] = frozenset()
+    """The ids that match; empty for all."""
+    id_prefix: str | None = None
+    """How the ids begin that match, compared character by character. Not empty."""
     waiting: bool = False
     """Whether only running runs without a queued or leased job match.
 
@@ -71,6 +75,18 @@ class CountRuns(Query[dict[RunStatus, int]]):
     """The number of matching runs by status, without statuses that none has."""
 
     which: RunFilter
+    at_most: int | None = None
+    """Stop at this number of runs, which ones is not defined; None: count all, however long that takes."""
+
+
+@frozen
+class PlaceOfRun(Query[ListPlace | None]):
+    """The position of the n-th newest run of a namespace, from 1, of all generations; None if it has fewer."""
+
+    namespace: str
+    number: int
+    before: ListPlace | None = None
+    """If set, only runs before this position count."""
 
 
 @frozen

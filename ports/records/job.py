@@ -103,8 +103,8 @@ def job_key(text: str) -> JobKey:
 class Job:
     """One unit of unfinished work, to be leased to a session.
 
-    Key, `kind`, `node`, `item`, `definition`, `queue`, `max_attempts`, `input`, `queue_position` and the limits never
-    change, except that a poll may become a job that cancels the same work (see `cancelling`).
+    Key, `kind`, `node`, `item`, `definition`, `queue`, `max_attempts`, `input`, `queue_position`, `turn` and the limits
+    never change, except that a poll may become a job that cancels the same work (see `cancelling`).
     """
 
     run: str
@@ -114,7 +114,7 @@ class Job:
     namespace: str
     queue: str
     definition: str
-    """The code that a worker needs: `<workflow>@<version>`, or a step's (see `step_definition`)."""
+    """The code that a worker needs: `<workflow>@<version>`, or that of a step or a remote stage by its name."""
     kind: JobKind
     node: str
     """Its stage; of a queued step, the call."""
@@ -161,6 +161,8 @@ class Job:
     rate_limit: int | None = None
     """How many of them are claimed in any span of `rate_period`; None for no limit."""
     rate_period: Micros | None = None
+    turn: int | None = None
+    """Of the first job of a run that shares workers by key: its turn (see `FairKey`). None for all others."""
 
     @property
     def total_until(self) -> Micros | None:
@@ -217,6 +219,11 @@ class Job:
         return self.state is JobState.PENDING_DELIVERY or self.kind is JobKind.CANCEL
 
     @property
+    def waits_for_turn(self) -> bool:
+        """Whether it waits for its first claim, in a line whose keys share workers."""
+        return self.turn is not None and self.epoch == 0 and self.state in (JobState.QUEUED, JobState.LIMITED)
+
+    @property
     def waits_for_child(self) -> bool:
         """Whether it sleeps until its child run ends."""
         return self.kind is JobKind.CHILD and self.waiting_for is not None
@@ -245,6 +252,11 @@ class Job:
 def rank_of(since: Micros, priority: int) -> Micros:
     """Return the rank of work that waits since an instant with a priority: each step of priority is a head start."""
     return since - priority * PRIORITY_STEP
+
+
+def waits_since(position: Micros, priority: int) -> Micros:
+    """Return the instant since which work waits by its rank: the reverse of `rank_of`."""
+    return position + priority * PRIORITY_STEP
 
 
 def cancelling(check: Job, attempts: int) -> Job:
@@ -326,3 +338,17 @@ def step_of(definition: str) -> str | None:
     """Return the name of the step that a definition stands for; None if it is a workflow's."""
     is_step = definition.startswith(_STEP) and "@" not in definition
     return definition.removeprefix(_STEP) if is_step else None
+
+
+_REMOTE_STAGE: Final = "stage:"
+
+
+def remote_stage_definition(stage: str) -> str:
+    """Return the definition of a stage that remote workers run. It can't be a workflow's, which contains an @."""
+    return f"{_REMOTE_STAGE}{stage}"
+
+
+def remote_stage_of(definition: str) -> str | None:
+    """Return the name of the remote stage that a definition stands for; None if it is something else."""
+    is_remote = definition.startswith(_REMOTE_STAGE) and "@" not in definition
+    return definition.removeprefix(_REMOTE_STAGE) if is_remote else None

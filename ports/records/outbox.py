@@ -53,6 +53,8 @@ class Sink:
     """When the last complete sweep over all runs began: no stream was overlooked before that."""
     error: str | None = None
     """The last failure."""
+    batch: str | None = None
+    """JSON text of the batch that was read last (`StoredBatch` of the kernel). None: hosts deliver its events."""
 
     @property
     def sink_name(self) -> SinkName:

@@ -1,8 +1,8 @@
 """Durable workflows for Python: programs that survive crashes, restarts, deploys and lost messages.
 
 The names that most programs need. More are in `holdfast.client`, `holdfast.workflows`, `holdfast.errors`,
-`holdfast.plugins`, `holdfast.serverless` and `holdfast.testing`. Each name is imported at its first use, so that a
-program loads only what it needs.
+`holdfast.plugins`, `holdfast.serverless`, `holdfast.http`, `holdfast.remote` and `holdfast.testing`. Each name is
+imported at its first use, so that a program loads only what it needs.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.worker.worker import Worker
     from holdfast.kernel.authoring.channels import Channel, select
     from holdfast.kernel.authoring.child_runs import start_child
+    from holdfast.kernel.authoring.concurrency import Concurrency
     from holdfast.kernel.authoring.continue_as_new import continue_as_new
     from holdfast.kernel.authoring.decorators import each, stage
     from holdfast.kernel.authoring.external import NotReady, Suspended, completed, suspend
@@ -25,25 +26,34 @@ if TYPE_CHECKING:
         now,
         patched,
         random,
+        scheduled,
         side_effect,
         sleep,
         sleep_until,
         uuid4,
         workflow,
     )
-    from holdfast.kernel.authoring.options import Rate, Retry
+    from holdfast.kernel.authoring.gather import Gather
+    from holdfast.kernel.authoring.options import Fair, Rate, Retry, Slots
     from holdfast.kernel.authoring.pipelines import Pipeline
     from holdfast.kernel.authoring.publications import publish
     from holdfast.kernel.authoring.queries import expose, query, update
+    from holdfast.kernel.authoring.schedules import Schedule
     from holdfast.kernel.authoring.stage_context import StageContext
     from holdfast.kernel.authoring.step_context import step_context
     from holdfast.kernel.authoring.steps import step
     from holdfast.kernel.authoring.workflow_context import workflow_context
+    from holdfast.kernel.calendars.specs import Cron, Every
     from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
 
 __all__ = [
     "Channel",
+    "Concurrency",
+    "Cron",
     "Engine",
+    "Every",
+    "Fair",
+    "Gather",
     "GiveUp",
     "HoldfastError",
     "NotReady",
@@ -52,7 +62,9 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "RunHandle",
+    "Schedule",
     "ServerlessHost",
+    "Slots",
     "StageContext",
     "Suspended",
     "SyncEngine",
@@ -68,6 +80,7 @@ __all__ = [
     "publish",
     "query",
     "random",
+    "scheduled",
     "select",
     "side_effect",
     "sleep",
@@ -97,6 +110,7 @@ _MODULES: Final = {
             "select",
         ),
         "holdfast.kernel.authoring.child_runs": ("start_child",),
+        "holdfast.kernel.authoring.concurrency": ("Concurrency",),
         "holdfast.kernel.authoring.continue_as_new": ("continue_as_new",),
         "holdfast.kernel.authoring.decorators": (
             "each",
@@ -113,15 +127,19 @@ _MODULES: Final = {
             "now",
             "patched",
             "random",
+            "scheduled",
             "side_effect",
             "sleep",
             "sleep_until",
             "uuid4",
             "workflow",
         ),
+        "holdfast.kernel.authoring.gather": ("Gather",),
         "holdfast.kernel.authoring.options": (
+            "Fair",
             "Rate",
             "Retry",
+            "Slots",
         ),
         "holdfast.kernel.authoring.pipelines": ("Pipeline",),
         "holdfast.kernel.authoring.publications": ("publish",),
@@ -130,10 +148,15 @@ _MODULES: Final = {
             "query",
             "update",
         ),
+        "holdfast.kernel.authoring.schedules": ("Schedule",),
         "holdfast.kernel.authoring.stage_context": ("StageContext",),
         "holdfast.kernel.authoring.step_context": ("step_context",),
         "holdfast.kernel.authoring.steps": ("step",),
         "holdfast.kernel.authoring.workflow_context": ("workflow_context",),
+        "holdfast.kernel.calendars.specs": (
+            "Cron",
+            "Every",
+        ),
         "holdfast.ports.errors": (
             "GiveUp",
             "HoldfastError",
@@ -142,7 +165,16 @@ _MODULES: Final = {
     }.items()
     for name in names
 }
-_PUBLIC_MODULES: Final = ("client", "workflows", "plugins", "serverless", "errors")
+_PUBLIC_MODULES: Final = (
+    "client",
+    "workflows",
+    "plugins",
+    "serverless",
+    "http",
+    "metrics",
+    "remote",
+    "errors",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,8 @@
-"""Types behind workflows, pipelines, steps, stages and channels, for annotations; and how a map may complete."""
+"""More for workflows: calls of durable functions, how a map may complete, and types for annotations."""
 
 from holdfast.kernel.authoring.attempt_context import BlobRef
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
-from holdfast.kernel.authoring.channels import Inbox
+from holdfast.kernel.authoring.channels import Inbox, ReceivedMessage
 from holdfast.kernel.authoring.child_runs import ChildRun
 from holdfast.kernel.authoring.completion_policies import (
     AtLeast,
@@ -10,21 +10,28 @@ from holdfast.kernel.authoring.completion_policies import (
     PartialResults,
     TolerateFailures,
 )
+from holdfast.kernel.authoring.conditions import updates_done, wait_until
 from holdfast.kernel.authoring.external import ExternalStage
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.nodes import PlanNode
+from holdfast.kernel.authoring.parallel_maps import parallel_map
 from holdfast.kernel.authoring.queries import Query, QueryCall, Update, UpdateCall
+from holdfast.kernel.authoring.run_info import CurrentRun, run_info
+from holdfast.kernel.authoring.sent_messages import cancel_run, signal_run
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.authoring.workflow_context import WorkflowContext
+from holdfast.ports.errors import CancelRun
 
 __all__ = [
     "AtLeast",
     "BlobRef",
     "Call",
+    "CancelRun",
     "ChildRun",
+    "CurrentRun",
     "ExternalStage",
     "Inbox",
     "ItemFailure",
@@ -32,6 +39,7 @@ __all__ = [
     "PlanNode",
     "Query",
     "QueryCall",
+    "ReceivedMessage",
     "Signal",
     "Stage",
     "Step",
@@ -42,4 +50,10 @@ __all__ = [
     "Workflow",
     "WorkflowContext",
     "WorkflowDefinition",
+    "cancel_run",
+    "parallel_map",
+    "run_info",
+    "signal_run",
+    "updates_done",
+    "wait_until",
 ]

@@ -1,11 +1,15 @@
 """The contract of `BlobStore`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import timedelta
 from hashlib import sha256
+from http.client import HTTPConnection, HTTPSConnection
+from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast.ports.blobs import BLOB_KEY_MAX, BlobStore
+from holdfast.ports.blobs import BLOB_KEY_MAX, AddressingBlobStore, BlobStore
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, InvalidKeyError
 from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
 from holdfast.testing.conformance.threads import in_threads
@@ -245,3 +249,69 @@ class BlobStoreContract(ABC):
         in_threads(4, churn)
 
         assert len(list(store.list(""))) == 4
+
+
+class AddressingBlobStoreContract(ABC):
+    """Every promise of `AddressingBlobStore`, over HTTP. Derive a test class and define `make_addressing_store`."""
+
+    @abstractmethod
+    def make_addressing_store(self) -> AddressingBlobStore:
+        """Return an empty store."""
+
+    def test_the_url_of_a_key_gives_its_bytes(self) -> None:
+        """Without any other credential. A missing key has no content."""
+        store = self.make_addressing_store()
+        store.put(key_of(b"\x00\xff"), b"\x00\xff")
+
+        assert _sent("GET", store.download_url(key_of(b"\x00\xff"), _LIFETIME)) == (200, b"\x00\xff")
+        assert _sent("GET", store.download_url(key_of(b"2"), _LIFETIME))[0] in {403, 404}
+
+    @pytest.mark.parametrize("data", [b"x", bytes(range(256)) * 1_024])
+    def test_what_is_sent_to_an_address_is_stored(self, data: bytes) -> None:
+        """With the headers of the address. Sent again, it is left as it is."""
+        store = self.make_addressing_store()
+        address = store.upload_address(key_of(data), len(data), _LIFETIME)
+        assert address is not None
+
+        statuses = [_sent("PUT", address.url, data, dict(address.headers))[0] for _ in range(2)]
+
+        assert (statuses[0], store.get(key_of(data))) == (200, data)
+        assert statuses[1] in {200, 412}
+
+    def test_other_bytes_are_refused(self) -> None:
+        """Those with another length or another hash: a worker can't store what the key does not name."""
+        store = self.make_addressing_store()
+        address = store.upload_address(key_of(b"abc"), 3, _LIFETIME)
+        assert address is not None
+        headers = dict(address.headers)
+        for data in (b"abd", b"abcd"):
+            sent = {**headers, "content-length": str(len(data))}
+            assert _sent("PUT", address.url, data, sent)[0] >= 400
+        assert not store.exists(key_of(b"abc"))
+
+    def test_a_malformed_key_has_no_address(self) -> None:
+        """And is never part of a URL."""
+        store = self.make_addressing_store()
+        for key in NASTY_KEYS:
+            with pytest.raises(InvalidKeyError):
+                store.download_url(key, _LIFETIME)
+            with pytest.raises(InvalidKeyError):
+                store.upload_address(key, 1, _LIFETIME)
+
+
+_LIFETIME = timedelta(minutes=1)
+
+
+def _sent(
+    method: str, url: str | None, data: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes]:
+    assert url is not None
+    parts = urlsplit(url)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=30)
+    try:
+        connection.request(method, f"{parts.path}?{parts.query}", data, dict(headers or {}))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()

@@ -7,10 +7,14 @@ from typing_extensions import TypedDict, Unpack
 
 from holdfast.ports.attempt_output import AiCall, AiCallKind, Annotation, AnnotationScope, Artifact
 from holdfast.ports.json import compact
+from holdfast.ports.records.audit_entry import AuditEntry
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential, CredentialKind
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKind, JobState, rank_of
 from holdfast.ports.records.outbox import Sink, Stream, StreamState
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Micros, Payload, PlanRow
 
@@ -59,6 +63,7 @@ class RunFields(TypedDict, total=False):
     children: int
     queue_position: Micros
     mailbox: str | None
+    scheduled: str | None
 
 
 class JobFields(TypedDict, total=False):
@@ -88,6 +93,7 @@ class JobFields(TypedDict, total=False):
     waiting_for: str | None
     check_after: Micros | None
     give_up_at: Micros | None
+    turn: int | None
 
 
 class RowFields(TypedDict, total=False):
@@ -102,6 +108,33 @@ class RowFields(TypedDict, total=False):
     data: str | None
 
 
+class ScheduleFields(TypedDict, total=False):
+    """Fields of a ScheduleRow."""
+
+    key: str
+    namespace: str
+    name: str
+    workflow: str
+    start: str
+    timing: str
+    policy: str
+    zones: str
+    next_at: Micros | None
+    handled_until: Micros
+    last_local: str | None
+    started: int
+    skipped: int
+    missed: int
+    failures: int
+    recent: str
+    changes: str
+    open_runs: str
+    paused: str | None
+    problem: str | None
+    declared: str | None
+    updated_at: Micros
+
+
 class SessionFields(TypedDict, total=False):
     """Fields of a Session."""
 
@@ -109,6 +142,9 @@ class SessionFields(TypedDict, total=False):
     state: SessionState
     opened_at: Micros
     expires_at: Micros
+    namespace: str
+    principal: str | None
+    is_registered: int
 
 
 class ReplyFields(TypedDict, total=False):
@@ -132,6 +168,7 @@ class SinkFields(TypedDict, total=False):
     retry_at: Micros | None
     succeeded_at: Micros | None
     swept_at: Micros | None
+    batch: str | None
     error: str | None
 
 
@@ -295,6 +332,24 @@ def a_plan(number: int = 1, body: str = '{"groups":[]}') -> PlanRow:
     return PlanRow(fingerprint=f"{number:064x}", workflow="orders", version="1", body=body)
 
 
+def a_schedule(number: int = 1, **fields: Unpack[ScheduleFields]) -> ScheduleRow:
+    """Return a schedule that is due at NOW. Its key and name come from its number; higher numbers sort later."""
+    schedule = ScheduleRow(
+        key=a_key(number),
+        namespace=NAMESPACE,
+        name=f"schedule-{number:03d}",
+        workflow="orders",
+        start='{"input":{"inline":"1"},"workflow":"orders"}',
+        timing='[{"anchor":0,"end":null,"kind":"every","length":60000000,"start":null}]',
+        policy="{}",
+        next_at=NOW,
+        handled_until=NOW - 60 * SECOND,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return evolve(schedule, **fields)
+
+
 def a_session(number: int = 1, **fields: Unpack[SessionFields]) -> Session:
     """Return an open session, which expires 30 seconds after NOW."""
     session = Session(
@@ -385,6 +440,47 @@ def an_ai_call(number: int = 1, run: int | str = 1, **fields: Unpack[AiCallField
         kind=AiCallKind.TEXT,
     )
     return evolve(call, **fields)
+
+
+def a_credential(number: int = 1) -> Credential:
+    """Return a credential; one with a higher number has a higher id."""
+    return Credential(
+        id=f"credential{number:02d}",
+        kind=CredentialKind.KEY,
+        label=f"label-{number}",
+        unique_label=f"label-{number}",
+        principal="ann",
+        scopes="read start",
+        namespaces=NAMESPACE,
+        hash="a" * 64,
+        created_at=NOW,
+    )
+
+
+def a_browser_session(number: int = 1) -> BrowserSession:
+    """Return a browser session; one with a higher number has a higher id."""
+    return BrowserSession(
+        id=f"browser{number:05d}",
+        hash=f"{number:064x}",
+        kind="key",
+        principal="ann",
+        credential="credential01",
+        credential_hash="a" * 64,
+        scopes="read",
+        namespaces=NAMESPACE,
+        created_at=NOW,
+        used_at=NOW,
+        idle=10 * SECOND,
+        expires_at=NOW + 60 * SECOND,
+        ends_at=NOW + 10 * SECOND,
+    )
+
+
+def an_audit_entry(number: int = 1) -> AuditEntry:
+    """Return an audit entry; one with a higher number has a higher id."""
+    return AuditEntry(
+        namespace=NAMESPACE, at=NOW, id=a_key(number), action="run.remove", target="x", details="{}"
+    )
 
 
 def _run_key(run: int | str) -> str:

@@ -17,19 +17,23 @@ code, the violations, the trace with its hash, and the faults that fired. `shrin
 not need.
 
 `draw_workload` is a `make` that draws random pipelines and durable functions, and clients that use every command;
-`python -m holdfast.testing.simulation --help` runs it.
+`draw_schedules` draws schedules, what operators do with them, and time zones whose data changes.
+`python -m holdfast.testing.simulation --help` runs both.
 
 Bodies run unchanged. `asyncio.sleep` and `anyio.sleep` take virtual time. Do not use `time.sleep`, sockets or real
 threads in a simulated body, and seed its random numbers.
 
 Modules: `fibers` (processes, virtual time), `loops` (asyncio in fibers), `faults`, `process_life` (a process that meets
 faults), `ports` and `store` (the only simulated parts), `processes` (hosts), `observer` and `final_checks` (checks),
-`worlds`, `seeds`, `programs`, `functions`, `external_service` and `workload` (random input), `shrinker` and `reports`.
+`worlds`, `seeds`, `programs`, `functions`, `external_service` and `workload` (random input), `shrinker` and `reports`;
+of schedules `schedule_workload` and `schedule_zones` (random input), `schedule_ledger`
+and `schedule_times` (checks), and `store_time` (a clock of the store that is set).
 """
 
 from holdfast.testing.simulation.faults import FaultKind, FaultSchedule, FiredFault
 from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
+from holdfast.testing.simulation.schedule_workload import draw_schedules
 from holdfast.testing.simulation.seeds import Exit, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.shrinker import Shrunk, shrink
 from holdfast.testing.simulation.workload import draw_workload
@@ -44,6 +48,7 @@ __all__ = [
     "SeedOutcome",
     "Shrunk",
     "Sizes",
+    "draw_schedules",
     "draw_workload",
     "shrink",
     "simulate_seed",

@@ -80,7 +80,7 @@ def _results(world: World, tables: Tables) -> Iterator[Violation]:
     for run in tables.runs.values():
         if run.status is not RunStatus.COMPLETED or run.is_continued:
             continue
-        input_value = parse(inputs.text(run.key, run.first_row))
+        input_value = parse(inputs.input_of(run))
         output = parse(inputs.text(run.key, reference_from(run.result or "null")))
         wrong = world.scenario.expected(run, input_value, output)
         if wrong is not None:

@@ -18,6 +18,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
+from holdfast.kernel.limits.overrides import applied
 from holdfast.ports.changes import (
     BlockRun,
     CancelExternalWork,
@@ -40,6 +41,7 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import unreadable_columns
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.lease_checks import lease_violations, missing_blobs
+from holdfast.testing.simulation.schedule_ledger import ScheduleLedger
 from holdfast.testing.simulation.state_records import StateRecords
 from holdfast.testing.simulation.step_records import StartedAttempt, StepRecords
 from holdfast.testing.simulation.store import Commit
@@ -81,6 +83,7 @@ class SimulationObserver:
         self.steps = StepRecords()
         self.states = StateRecords()
         self.skipped: set[tuple[str, str, int]] = set()
+        self.schedules: ScheduleLedger | None = None
         self.has_blob: Callable[[str], bool] = lambda _: True
         """Returns whether a blob with this key exists, without simulated faults of the blob store."""
         self.may_be_early: Callable[[str], float] = lambda _: 0.0
@@ -102,7 +105,10 @@ class SimulationObserver:
             *missing_blobs(commit, self.has_blob),
         ):
             self.report_violation(violation.invariant, violation.where, violation.what)
-        runs = _touched(commit.changes)
+        if self.schedules is not None:
+            self.schedules.before(tables)
+        waiting = {key for key, run in tables.runs.items() if run.in_rate_line}  # none of them is overtaken
+        runs = _touched(commit.changes) | waiting
         noted = {
             change.record.run
             for change in commit.changes
@@ -121,6 +127,7 @@ class SimulationObserver:
                 and isinstance(change.record, Session)
                 and change.record.id in tables.sessions
             },
+            limits=dict(tables.limits),
         )
 
     def apply(self, tables: Tables, change: Change) -> None:
@@ -147,6 +154,9 @@ class SimulationObserver:
                 for violation in (*self.steps.record_row(change.record), *_blocked(change.record)):
                     self.report_violation(violation.invariant, violation.where, violation.what)
             for violation in _unreadable(change):
+                self.report_violation(violation.invariant, violation.where, violation.what)
+        if self.schedules is not None:
+            for violation in self.schedules.after(tables, commit):
                 self.report_violation(violation.invariant, violation.where, violation.what)
         self._guarded(commit.changes)
         self._fenced(commit)
@@ -240,31 +250,38 @@ class SimulationObserver:
                 self.report_violation(
                     "S1", job.key.text, f"epoch {job.epoch} was claimed by a session that is not open"
                 )
-            self._rated(job)
+            self._rated(tables, job)
             run = tables.runs[job.run]
             if job.outlives_run:  # deliveries and external cancels are due after the run's end, too
                 continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
                 self.report_violation("C1", job.key.text, f"the job was claimed, but its run is {run.status}")
 
-    def _rated(self, job: Job) -> None:
+    def _rated(self, tables: Tables, job: Job) -> None:
         """Check that no more attempts start within any period of a rate limit than it allows (S11).
 
-        A version with a longer period counts only the starts that the former period still counted.
+        The rate is the one in force. The commit may have changed it: the one before it and the one after it are both
+        good. Whoever starts by a longer period counts only the starts that the former period still counted.
         """
-        if job.rate is None or job.rate_limit is None or job.rate_period is None or job.leased_at is None:
+        if job.rate is None or job.leased_at is None:
             return
+        assert self._old is not None
+        rates = {_rate_of(applied(limits, job)) for limits in (self._old.limits, tables.limits)}
+        longest = max(period for _, period in rates)
         span = self._spans[job.rate]
         starts = self._starts[job.rate]
-        if job.rate_period > span:
-            self._spans[job.rate] = job.rate_period
+        if longest > span:
+            self._spans[job.rate] = longest
             if starts:
                 del starts[: bisect(starts, starts[-1] - span)]
         insort(starts, job.leased_at)
-        within = [at for at in starts if job.leased_at - job.rate_period < at <= job.leased_at]
-        if len(within) > job.rate_limit:
-            what = f"{len(within)} attempts started within {job.rate_period} us, but the limit is {job.rate_limit}"
-            self.report_violation("S11", job.key.text, what)
+        found: list[str] = []
+        for limit, period in sorted(rates):
+            within = sum(job.leased_at - period < at <= job.leased_at for at in starts)
+            if within <= limit:
+                return
+            found.append(f"{within} attempts started within {period} us, but the limit is {limit}")
+        self.report_violation("S11", job.key.text, found[0])
 
     def _on_time(self, tables: Tables, commit: Commit) -> None:
         """Check by the store's clock that nothing is woken, started or ended before its time (T1)."""
@@ -277,6 +294,9 @@ class SimulationObserver:
         # Cancelling a function wakes it before its time.
         rows = inserted(commit.changes, HistoryRow)
         cancelled = {row.run for row in rows if row.type == events.RunCancelling.type}
+        rows = inserted(commit.changes, HistoryRow)
+        joined = (row for row in rows if row.type == events.RunGathered.type)
+        full = {row.run for row in joined if events.RunGathered.from_row(row).start_at is None}
         for change in commit.changes:
             if isinstance(change, Update) and isinstance(change.record, Job) and wakes:
                 job = change.record
@@ -292,11 +312,12 @@ class SimulationObserver:
                 and change.record.type == events.RunAdmitted.type
             ):
                 before = old.runs.get(change.record.run)
-                if before is not None and before.start_at is not None and before.start_at > now:
+                is_full = change.record.run in full
+                if before is not None and not is_full and (before.start_at or 0) > now:
                     self.report_violation(
                         "T1",
                         change.record.run,
-                        f"the run was admitted {before.start_at - now} us before its start_at",
+                        f"the run was admitted {(before.start_at or 0) - now} us before its start_at",
                     )
             elif isinstance(change, Update) and isinstance(change.record, Run) and expires:
                 run, before = change.record, old.runs.get(change.record.key)
@@ -477,3 +498,10 @@ def _is_held(job: Job, row: HistoryRow) -> bool:
 def is_open(run: Run) -> bool:
     """Return whether a run has not ended."""
     return run.status in ACTIVE
+
+
+def _rate_of(job: Job) -> tuple[int, int]:
+    """Return the rate limit of a job and its period, in microseconds."""
+    assert job.rate_limit is not None
+    assert job.rate_period is not None
+    return job.rate_limit, job.rate_period

@@ -179,9 +179,10 @@ class HintNetwork:
 class SimulatedTransport:
     """A JobTransport of one process. Hints may be lost, repeated, late and out of order."""
 
-    def __init__(self, life: FaultyProcess, wires: HintNetwork) -> None:
+    def __init__(self, life: FaultyProcess, wires: HintNetwork, wait: float = 0.0) -> None:
         self._life = life
         self._wires = wires
+        self._wait = wait
         self._inbox: Inbox | None = None
 
     def announce(self, hints: Sequence[Hint], /) -> None:
@@ -207,7 +208,7 @@ class SimulatedTransport:
             self._inbox = self._wires.open(self._life)
         inbox = self._inbox
         if not inbox.hints:
-            inbox.arrived.wait(self._life.true_seconds(wait))
+            inbox.arrived.wait(self._life.true_seconds(max(wait, self._wait)))
         found: list[Delivery] = []
         while inbox.hints and len(found) < limit:
             found.append(Delivery(hint=inbox.hints.popleft(), receipt=""))

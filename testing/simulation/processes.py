@@ -27,6 +27,7 @@ from holdfast.ports.errors import HoldfastError, UnavailableError
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.transport import Hint, JobHint
+from holdfast.ports.zones import ZoneTables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.simulation.fibers import START, Hub, WakeSignal, current
@@ -123,21 +124,24 @@ class Environment:
     wires: HintNetwork
     sinks: Mapping[str, SharedSink]
     watch: SimulationObserver
+    hint_wait: float = 0.0
 
     def engine(
         self,
         life: FaultyProcess,
         workflows: Sequence[WorkflowDefinition[object]],
         stubs: Substitute = unchanged,
+        zones: ZoneTables | None = None,
     ) -> Engine:
-        """Return the engine of one process, with this code. `stubs` replaces bodies."""
+        """Return the engine of one process, with this code and zone data. `stubs` replaces bodies."""
         clock = SimulatedClock(life)
         stores = Stores(
             persistence=SimulatedPersistence(life, self.store),
-            transport=SimulatedTransport(life, self.wires),
+            transport=SimulatedTransport(life, self.wires, self.hint_wait),
             blobs=SimulatedBlobs(life, self.blobs),
             clock=clock,
             ids=SeededIds(life.random.getrandbits(64), clock),
+            zones=zones,
         )
         observer = ObservingInterceptor(life, self.watch)
         core = Core(

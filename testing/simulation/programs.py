@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResult
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended, completed, suspend
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.options import BodyOptions, Rate, Retry
+from holdfast.kernel.authoring.options import BodyOptions, Fair, Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Stage
@@ -23,6 +23,8 @@ from holdfast.testing.simulation.fibers import START, current, spend_time
 
 _MODULUS: Final = 1_000_003
 _BIG: Final = 70_000
+REMOTE_SHARE: Final = 0.15
+"""How many of the stages with a sync body are remote."""
 Model = Callable[[int], "int | None"]
 """A function from a workflow's input to its expected result; None if the result depends on faults."""
 
@@ -94,6 +96,9 @@ def draw_program(
 ) -> Program:
     """Draw a pipeline of 1 to `parts` random parts."""
     defaults: dict[str, Any] = {"retry": draw_retry(random)}
+    # A second stream, which leaves old seeds as they are.
+    if Random(f"{name}/{version}/{parts}/fair").random() < 0.3:
+        defaults["fair"] = Fair(by="colour")
     draft = _Draft(random, cast("Any", Pipeline(name, input=int, version=version, **defaults)), outside)
     makers: list[Callable[[], None]] = [
         draft.add_plain,
@@ -315,6 +320,11 @@ class _Draft:
         if rate is not None:
             options["rate_limit"] = rate
         make = _async_body if random.random() < 0.5 else _sync_body
+        more = Random(f"remote/{manner.salt}/{options['name']}")  # a second stream, as above
+        if make is _sync_body and more.random() < REMOTE_SHARE:
+            # Remote workers find a stage by its name, among those of all pipelines.
+            self.nodes[-1] = f"{options['name']}-{self.pipeline.name}-{self.pipeline.version}"
+            options |= {"name": self.nodes[-1], "remote": True}
         return manner, make(manner).options(**options)
 
 

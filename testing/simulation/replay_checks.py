@@ -20,6 +20,7 @@ from holdfast.kernel.functions.protocol import (
     TimerRequest,
     Turn,
 )
+from holdfast.kernel.functions.run_facts import facts_of
 from holdfast.kernel.history import events
 from holdfast.kernel.history.events.parsed_rows import ParsedRow, parse_rows
 from holdfast.kernel.invariants import Violation
@@ -51,7 +52,7 @@ def replay_violations(world: World, tables: Tables) -> Iterator[Violation]:
         if function is None:
             continue
         begun = {call: tries for (key, call), tries in world.watch.steps.begun.items() if key == run.key}
-        text, rows = inputs.text(run.key, run.first_row), tables.whole_history(run)
+        text, rows = inputs.input_of(run), tables.whole_history(run)
         replay = _Replay(function, run, text, rows, Payloads(world.blobs))
         for invariant, what in replay.wrong(begun):
             yield Violation(invariant, f"{run.id}.{run.generation}", what)
@@ -89,7 +90,12 @@ class _Replay:
 
     def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, FunctionReplay]":
         first = self._rows[0]
-        machine = self._function.machine(self._text, began_at=first.at, seed=first.run, run_id=self._run.id)
+        machine = self._function.machine(
+            self._text,
+            began_at=first.at,
+            seed=first.run,
+            run=facts_of(self._run),
+        )
         noted = _Noted(machine)
         drive = FunctionReplay(cast("FunctionMachine", noted), self._payloads.get)
         drive.open(rows)

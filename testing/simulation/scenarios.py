@@ -10,6 +10,24 @@ from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.ports.records.run import Run
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import ClientAction
+from holdfast.testing.simulation.schedule_zones import ZoneRelease
+
+
+@attrs.frozen(kw_only=True)
+class ScheduleScenario:
+    """What happens around schedules. Times are microseconds since the start.
+
+    Attributes:
+        releases: The releases of zone data that hosts may have, oldest first. In the healing phase all have the last.
+        downtimes: When all hosts are down, and for how long.
+        clock_jumps: When the store's clock is set, and by how much.
+        has_timer: Whether a maintenance tick fires schedules, too.
+    """
+
+    releases: Sequence[ZoneRelease]
+    downtimes: Sequence[tuple[int, int]] = ()
+    clock_jumps: Sequence[tuple[int, int]] = ()
+    has_timer: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -25,6 +43,7 @@ class Scenario:
             result, or None.
         missing: Called with all rows; returns calls that an operator makes for runs that would wait for ever.
         at_end: Called with all rows when everything has ended; returns what is wrong with them.
+        schedules: What happens around schedules; None if there are none.
     """
 
     workflows: Sequence[WorkflowDefinition[object]]
@@ -34,6 +53,7 @@ class Scenario:
     expected: Callable[[Run, object, object], str | None] = lambda _, __, ___: None
     missing: Callable[[Tables], Sequence[Callable[[SyncEngine], object]]] = lambda _: ()
     at_end: Callable[[Tables], Sequence[str]] = lambda _: ()
+    schedules: ScheduleScenario | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +66,10 @@ class Sizes:
     concurrency: int = 4
     lease: float = 10.0
     poll_interval: float = 1.0
+    maintenance_interval: float | None = None
+    """The interval of maintenance in a worker; None for that of real workers."""
+    hint_wait: float = 0.0
+    """Seconds for which a process waits for hints at once, if that is longer than in real processes."""
     drain_grace: float = 5.0
     tick_interval: float = 10.0
     """The interval of the serverless maintenance tick."""

@@ -34,9 +34,16 @@ class VirtualListener:
         """See `HintListener.when_past`. Time passes when the future's result is read."""
         return _Awaited(self._stores, run, lambda found: found.last_row > row)
 
-    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None, /) -> None:
+    def add_worker(
+        self,
+        wake: Callable[[], None],
+        notify: RunsCallback = lambda _, __: None,
+        /,
+        *,
+        queues: frozenset[str] | None = None,
+    ) -> None:
         """See `HintListener.add_worker`. Does nothing: a simulated worker has a listener of its own."""
-        del wake, notify
+        del wake, notify, queues
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
         """See `HintListener.remove_worker`."""

@@ -10,6 +10,7 @@ import attrs
 
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
+from holdfast.kernel.authoring.concurrency import Concurrency, FullName
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.kernel.history import events
 from holdfast.ports.clock import instant
@@ -118,8 +119,8 @@ def _start(random: Random, run: PlannedRun, what: str, keys: Sequence[str]) -> C
         options["if_active"] = random.choice(("error", "return", "terminate"))
         options["if_ended"] = random.choice(("error", "return", "rerun", "rerun_failed"))
     if keys and chance() < 0.5:
-        options["concurrency_key"] = random.choice(keys)
-        options["concurrency_limit"] = random.choice((1, 2))
+        key, limit = random.choice(keys), random.choice((1, 2))
+        options["concurrency"] = _bounded(run, what, limit) or Concurrency(key, limit=limit)
     if chance() < 0.2:
         options["start_at"] = instant(START + run.at + random.randrange(-5, 15) * _SECOND)
     if chance() < 0.15:
@@ -141,6 +142,15 @@ def _start(random: Random, run: PlannedRun, what: str, keys: Sequence[str]) -> C
         do=partial(_started, run=run, options=options),
         is_keyed="idempotency_key" in options,
     )
+
+
+def _bounded(run: PlannedRun, what: str, limit: int) -> Concurrency | None:
+    """Return a bounded limit for some of the starts with a key, drawn apart: old seeds keep their other draws."""
+    random = Random(f"{what} {run.number}")
+    if random.random() < 0.4:
+        return None
+    full: FullName = random.choice(("refuse", "return", "replace", "cancel", "terminate"))
+    return Concurrency("bounded", limit=limit, waiting=random.choice((None, 1)), full=full)
 
 
 def _started(engine: SyncEngine, run: PlannedRun, options: StartOptions) -> str:

@@ -3,21 +3,24 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final, cast
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.authoring.calls import WorkflowDefinition
-from holdfast.kernel.commands import RunResume
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import RunResume, RunTerminate, ScheduleRemove
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.outbox import Sink, StreamKey, StreamState
 from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.working_set import Tables
+from holdfast.ports.zones import ZoneTables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation.faults import FaultKind, Faults
-from holdfast.testing.simulation.fibers import START, Hub
+from holdfast.testing.simulation.fibers import START, Hub, WakeSignal
 from holdfast.testing.simulation.loops import run_virtually
 from holdfast.testing.simulation.observer import SimulationObserver
 from holdfast.testing.simulation.ports import HintNetwork, SharedSink
@@ -32,12 +35,16 @@ from holdfast.testing.simulation.processes import (
     SimulatedWorker,
     connect,
 )
-from holdfast.testing.simulation.scenarios import Scenario, Sizes
+from holdfast.testing.simulation.scenarios import Scenario, ScheduleScenario, Sizes
+from holdfast.testing.simulation.schedule_ledger import OVERDUE_AFTER, ScheduleLedger
 from holdfast.testing.simulation.store import SharedStore
+from holdfast.testing.simulation.store_time import StoreTimeline
 from holdfast.testing.simulation.trace import Trace
 
 _SECOND: Final = 1_000_000
 _OPERATOR_INTERVAL: Final = 5 * _SECOND
+_QUEUES_FOR: Final = 86_400 * _SECOND
+"""How long the runs of removed schedules may wait for each other."""
 
 
 class World:
@@ -57,8 +64,11 @@ class World:
         self.faults = faults
         self.trace = Trace()
         self.hub = Hub(Random(f"{seed}/order"), run_virtually)
-        self.watch = SimulationObserver(self.trace, lambda: self.hub.now)
+        jumps = () if scenario.schedules is None else scenario.schedules.clock_jumps
+        self.timeline = StoreTimeline(lambda: self.hub.now, [(START + at, by) for at, by in jumps])
+        self.watch = SimulationObserver(self.trace, self.timeline.latest if jumps else lambda: self.hub.now)
         self.store = SharedStore(persistence or MemoryPersistence(), lambda: self.hub.now, self.watch)
+        self.store.clock = self.timeline.now
         self.book = ReplyLog(self.watch)
         self.lives: dict[str, FaultyProcess] = {}
         self._seed = seed
@@ -76,15 +86,38 @@ class World:
             wires=HintNetwork(None if self._queue is None else self._queue.put),
             sinks={name: SharedSink(name, self.watch.observe_event) for name in scenario.sinks},
             watch=self.watch,
+            hint_wait=sizes.hint_wait,
         )
+        self._down_until = 0
+        if scenario.schedules is not None:
+            self._prepare_schedules(scenario.schedules)
         for number in range(sizes.workers):
             self._add(f"worker-{number}", self._worker)
         for number in range(sizes.functions):
             self._add(f"function-{number}", self._function)
-        if sizes.functions:
+        if self._has_remote_stages:
+            self._add("remote-0", self._remote_worker)
+        if sizes.functions or (scenario.schedules is not None and scenario.schedules.has_timer):
             self._add("timer", self._timer)
         for number in range(len(scenario.clients)):
             self._add(f"client-{number}", partial(self._client, number))
+
+    def _prepare_schedules(self, schedules: ScheduleScenario) -> None:
+        """Check schedules, and let all hosts be down at times."""
+        self.watch.schedules = ScheduleLedger(schedules.releases, self.timeline, self.watch.may_be_early)
+        for at, length in schedules.downtimes:
+            self.hub.at(START + at, partial(self._go_down, START + at + length))
+
+    def _go_down(self, until: int) -> None:
+        """Crash all hosts; they start again later."""
+        if not self.faults.is_on:
+            return
+        self._down_until = until
+        for name, life in tuple(self.lives.items()):
+            if name.startswith(("worker", "timer")) and not life.is_crashed:
+                life.log("DOWN")
+                self._crashed(name, life)
+                self.hub.crash(life)
 
     def _add(self, name: str, start: Callable[[FaultyProcess], Callable[[], None]]) -> None:
         self._starts[name] = start
@@ -123,6 +156,8 @@ class World:
         ):
             return
         wait = life.random.randrange(100_000, 20 * _SECOND)
+        if not name.startswith("client-"):
+            wait += max(0, self._down_until - self.hub.now)
         self.hub.at(self.hub.now + wait, lambda: self._start(name))
 
     # What the processes run -----------------------------------------------------------------------------------------
@@ -136,18 +171,50 @@ class World:
         life.has_all_code = len(code) == len(self.scenario.workflows)
         return code
 
+    def _zones(self, life: FaultyProcess) -> ZoneTables | None:
+        """Return the zone data of a host that starts now, perhaps an older release."""
+        schedules = self.scenario.schedules
+        if schedules is None:
+            return None
+        zones = schedules.releases[-1]
+        if self.faults.is_on:
+            zones = Random(f"{self._seed}/{life.name}/zones").choice(schedules.releases)
+            life.has_all_code = life.has_all_code and zones is schedules.releases[-1]
+        return zones
+
+    @property
+    def _has_remote_stages(self) -> bool:
+        return any(
+            stage.remote
+            for one in self.scenario.workflows
+            if isinstance(one, Pipeline)
+            for stage in cast("Pipeline[Any, object]", one).bodies.values()
+        )
+
     def _worker(self, life: FaultyProcess) -> Callable[[], None]:
-        engine = self._around.engine(life, self._code(life))
+        engine = self._around.engine(life, self._code(life), zones=self._zones(life))
+        registry = engine.core.registry
+        return self._running(life, engine, registry.definitions, registry.queues(DEFAULT_QUEUE))
+
+    def _remote_worker(self, life: FaultyProcess) -> Callable[[], None]:
+        """Run the bodies of remote stages, and nothing else."""
+        engine = self._around.engine(life, self.scenario.workflows)
+        stages = engine.core.registry.remote_stages
+        queues = dict.fromkeys((DEFAULT_QUEUE, *(stage.queue for stage in stages.values() if stage.queue)))
+        return self._running(life, engine, tuple(stages), tuple(queues))
+
+    def _running(
+        self, life: FaultyProcess, engine: Engine, definitions: tuple[str, ...], queues: tuple[str, ...]
+    ) -> Callable[[], None]:
         sizes = self.sizes
-        queues = tuple(dict.fromkeys((*engine.core.registry.queues(DEFAULT_QUEUE), *sizes.queues)))
         settings = Settings(
-            definitions=engine.core.registry.definitions,
-            queues=queues,
+            definitions=definitions,
+            queues=tuple(dict.fromkeys((*queues, *sizes.queues))),
             concurrency=sizes.concurrency,
             limits=sizes.queues,
             poll_interval=sizes.poll_interval,
             drain_grace=sizes.drain_grace,
-            maintenance_interval=min(MAINTENANCE_INTERVAL, sizes.lease / 3),
+            maintenance_interval=sizes.maintenance_interval or min(MAINTENANCE_INTERVAL, sizes.lease / 3),
             function_cache=sizes.function_cache,
         )
         sinks = self._around.sinks_of(life)
@@ -163,9 +230,10 @@ class World:
 
     def _timer(self, life: FaultyProcess) -> Callable[[], None]:
         sizes = self.sizes
+        engine = self._around.engine(life, self.scenario.workflows, zones=self._zones(life))
         return SimulatedTimer(
             life,
-            self._around.engine(life, self.scenario.workflows),
+            engine,
             time_limit=sizes.lease,
             interval=sizes.tick_interval,
             sinks=self._around.sinks_of(life),
@@ -200,6 +268,32 @@ class World:
 
         return run
 
+    def _closer(self, life: FaultyProcess) -> Callable[[], None]:
+        """Let the schedules fire for a while without faults, check that nothing is overdue, and remove them.
+
+        Runs that still wait for each other a day later are terminated: a schedule may have queued months of them.
+        """
+        engine = self._around.engine(life, self.scenario.workflows)
+
+        def run() -> None:
+            connect(life, engine.core)
+            while any(line.startswith("client") for line in self.unfinished()):
+                life.hub.sleep(60 * _SECOND)
+            life.hub.sleep(2 * OVERDUE_AFTER)
+            assert self.watch.schedules is not None
+            for violation in self.watch.schedules.overdue(self.store.tables):
+                self.watch.report_violation(violation.invariant, violation.where, violation.what)
+            for row in tuple(self.store.tables.schedules.values()):
+                engine.sync.client.dispatch(ScheduleRemove(namespace=row.namespace, schedule=row.name))
+            life.hub.sleep(_QUEUES_FOR)
+            for run in tuple(self.store.tables.runs.values()):
+                if run.status in ACTIVE:
+                    command = RunTerminate(namespace=run.namespace, run_id=run.id, reason="the queue is long")
+                    engine.sync.client.dispatch(command)
+            WakeSignal(life.hub).wait()  # it has no more to do
+
+        return run
+
     # The phases -----------------------------------------------------------------------------------------------------
 
     def run_faults(self) -> None:
@@ -219,14 +313,22 @@ class World:
         for sink in self._around.sinks.values():
             sink.repair()
         for name, life in tuple(self.lives.items()):
-            if name.startswith(("worker", "function")) and not life.is_crashed and not life.has_all_code:
+            if (
+                name.startswith(("worker", "function", "timer"))
+                and not life.is_crashed
+                and not life.has_all_code
+            ):
                 life.wants_to_end = True  # it restarts with all workflows
         self._add("operator", self._operator)
+        if self.scenario.schedules is not None:
+            self._add("closer", self._closer)
         return self.finish()
 
     def run_faultless(self) -> bool:
         """Run everything without faults; return whether everything ended within the bound."""
         self._add("operator", self._operator)
+        if self.scenario.schedules is not None:
+            self._add("closer", self._closer)
         return self.finish()
 
     def finish(self) -> bool:
@@ -257,6 +359,7 @@ class World:
             if deed.what not in self.book.done
         ]
         tables = self.store.tables
+        left += [f"schedule {row.name} is not removed" for row in tables.schedules.values()]
         left += [
             f"run {run.id}.{run.generation} is {run.status}"
             for run in tables.runs.values()

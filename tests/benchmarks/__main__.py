@@ -11,7 +11,15 @@ from typing import Final
 
 import attrs
 
-from tests.benchmarks import floors, functions, replays, workloads
+from tests.benchmarks import (
+    fair_workloads,
+    floors,
+    functions,
+    gathering_workloads,
+    replays,
+    schedule_workloads,
+    workloads,
+)
 from tests.benchmarks.figures import Case, Figure, table, take
 from tests.benchmarks.programs import STAGES
 from tests.benchmarks.sites import Before, Store, postgres_store, sqlite_store
@@ -29,6 +37,9 @@ class Sizes:
     asked: int
     items: int
     suspended: int
+    schedules: int
+    due: int
+    keys: int
     woken: int
     idle_seconds: int
     replayed: int
@@ -46,6 +57,9 @@ FULL: Final = Sizes(
     asked=200,
     items=10_000,
     suspended=100_000,
+    schedules=100_000,
+    due=1_000,
+    keys=1_000,
     woken=1_000,
     idle_seconds=60,
     replayed=10_000,
@@ -62,6 +76,9 @@ QUICK: Final = Sizes(
     asked=20,
     items=500,
     suspended=2_000,
+    schedules=2_000,
+    due=200,
+    keys=100,
     woken=200,
     idle_seconds=5,
     replayed=1_000,
@@ -78,6 +95,9 @@ TINY: Final = Sizes(
     asked=3,
     items=200,
     suspended=20,
+    schedules=20,
+    due=5,
+    keys=4,
     woken=5,
     idle_seconds=1,
     replayed=20,
@@ -147,6 +167,36 @@ def cases(sizes: Sizes) -> list[Case]:
         ),
         *_functions(sizes),
         *_suspended(sizes, workloads.suspended(sizes.suspended)),
+        *_schedules(sizes),
+        Case(
+            name="fair_starts",
+            unit="runs/s",
+            measure=lambda site: fair_workloads.start(site, sizes.batches),
+            floor=lambda site: fair_workloads.start_plain(site, sizes.batches),
+            repeats=sizes.repeats,
+            before=fair_workloads.backlog(sizes.keys, sizes.suspended),
+        ),
+        Case(
+            name="fair_waits",
+            unit="ms",
+            measure=lambda site: fair_workloads.drain(site, sizes.keys),
+            floor=lambda site: fair_workloads.drain_plain(site, sizes.keys),
+            repeats=1,
+        ),
+        Case(
+            name="fair_drain",
+            unit="runs/s",
+            measure=lambda site: fair_workloads.drain(site, sizes.keys),
+            floor=lambda site: fair_workloads.drain_plain(site, sizes.keys),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="starts_gathered",
+            unit="runs/s",
+            measure=lambda site: gathering_workloads.gather(site, sizes.batches),
+            floor=lambda site: floors.create_singly(site, sizes.singly, 1),
+            repeats=many,
+        ),
     ]
 
 
@@ -261,6 +311,31 @@ def _suspended(sizes: Sizes, before: Before) -> Sequence[Case]:
             measure=lambda site: workloads.wake(site, sizes.woken),
             floor=lambda site: floors.wake(site, sizes.woken, sizes.suspended),
             repeats=sizes.repeats,
+            before=before,
+        ),
+    )
+
+
+def _schedules(sizes: Sizes) -> Sequence[Case]:
+    """Return cases of the cost of schedules that are not due, and of many that are due at one instant."""
+    before = schedule_workloads.not_due(sizes.schedules)
+    return (
+        Case(
+            name="schedules_idle",
+            unit="cpu ms/min",
+            measure=lambda site: workloads.idle(site, sizes.idle_seconds),
+            floor=lambda site: workloads.idle(site, sizes.idle_seconds),
+            repeats=1,
+            warms_up_itself=True,
+            before=before,
+        ),
+        Case(
+            name="schedules_due_at_once",
+            unit="ms",
+            measure=lambda site: schedule_workloads.fire(site, sizes.due),
+            floor=lambda site: floors.latency_in_process(site, sizes.asked),
+            repeats=1,
+            warms_up_itself=True,
             before=before,
         ),
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.__main__ import TINY, cases, main
+from tests.sizes import only_full
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 
@@ -19,6 +20,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], s
     return [json.loads(line) for line in out.splitlines()], err
 
 
+@only_full
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_every_figure_is_printed_as_a_line_of_json_beside_its_floor(
     store: str, postgres_url: str, capsys: pytest.CaptureFixture[str]

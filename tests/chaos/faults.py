@@ -21,7 +21,15 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.calls import WorkflowDefinition
-from holdfast.kernel.commands import Command, JobRecorded, JobsClaimed, JobSettled, RunCreated, RunStopped
+from holdfast.kernel.commands import (
+    Command,
+    JobRecorded,
+    JobsClaimed,
+    JobSettled,
+    RunCreated,
+    RunStopped,
+    SchedulesFired,
+)
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
@@ -215,6 +223,8 @@ def _kind(answer: object) -> str | None:
             return "run.create"
         case RunStopped():
             return "run.end"
+        case SchedulesFired(runs=runs) if runs:
+            return "schedule.fire"
         case _:
             return None
 

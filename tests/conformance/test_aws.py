@@ -1,10 +1,15 @@
 """Conformance of the AWS adapters, over HTTP."""
 
 import json
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import boto3
 import pytest
 from typing_extensions import override
 
@@ -13,11 +18,11 @@ from holdfast.adapters.aws.s3 import S3BlobStore
 from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 from holdfast.adapters.aws.sns import SnsSink
 from holdfast.adapters.aws.sqs import SqsJobTransport
-from holdfast.ports.blobs import BlobStore
+from holdfast.ports.blobs import AddressingBlobStore, BlobStore
 from holdfast.ports.events import Event, EventSink
 from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
-from holdfast.testing.conformance.blobs import BlobStoreContract, key_of
+from holdfast.testing.conformance.blobs import AddressingBlobStoreContract, BlobStoreContract, key_of
 from holdfast.testing.conformance.events import EventSinkContract, an_event
 from holdfast.testing.conformance.scheduler import SchedulerContract
 from holdfast.testing.conformance.transport import RedeliveryContract
@@ -51,6 +56,39 @@ class TestS3BlobStore(BlobStoreContract):
         place = f"{self.below}/{key}"
         assert self.client.head_object(Bucket=self.bucket, Key=place)
         self.client.put_object(Bucket=self.bucket, Key=place, Body=data)
+
+
+class TestAddressesOfS3(AddressingBlobStoreContract):
+    """Presigned URLs."""
+
+    @pytest.fixture(autouse=True)
+    def region(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    @override
+    def make_addressing_store(self) -> AddressingBlobStore:
+        client, bucket = self.aws.new_bucket()
+        return S3BlobStore(bucket, "below", client=client)
+
+    @override
+    def test_other_bytes_are_refused(self) -> None:
+        """The fake of S3 checks no signature, so this is about what is signed: the length and the hash."""
+        address = self.make_addressing_store().upload_address(key_of(b"abc"), 3, timedelta(minutes=1))
+        assert address is not None
+        (signed,) = parse_qs(urlsplit(address.url).query)["X-Amz-SignedHeaders"]
+        assert {name for name, _ in address.headers} <= set(signed.split(";"))
+        assert ("x-amz-checksum-sha256", b64encode(sha256(b"abc").digest()).decode()) in address.headers
+
+
+def test_a_client_that_signs_in_the_old_way_has_no_addresses() -> None:
+    """It would sign neither the length nor the hash."""
+    session: Any = boto3.Session()
+    client = session.client(
+        "s3", region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
+    )
+    store = S3BlobStore("bucket", client=client)
+    assert store.download_url(key_of(b"abc"), timedelta(minutes=1)) is None
+    assert store.upload_address(key_of(b"abc"), 3, timedelta(minutes=1)) is None
 
 
 def test_a_bucket_needs_no_prefix(aws: FakeAws) -> None:

@@ -18,12 +18,8 @@ from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.persistence import Persistence
 from holdfast.testing.conformance.persistence import PersistenceContract
 from holdfast.testing.conformance.persistence.case import PersistenceCase
-from holdfast.testing.conformance.persistence.changes import Changes
-from holdfast.testing.conformance.persistence.children import Children
 from holdfast.testing.conformance.persistence.claims import Claims
-from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
-from holdfast.testing.conformance.persistence.retention import Retention
 from holdfast.testing.conformance.persistence.slots import Slots
 from tests.conformance.third_database.connection import taken
 
@@ -67,8 +63,8 @@ class ThirdStores(PersistenceCase):
         return SqlPersistence(f"third:///{self.path}")
 
 
-class TestThirdPersistence(ThirdStores, Claims, Changes, Conflicts, Concurrency, Slots, Children, Retention):
-    """What differs most between databases."""
+class TestThirdPersistence(ThirdStores, Claims, Conflicts, Slots):
+    """What differs most between databases. The whole contract is tested in the slow part."""
 
 
 @pytest.mark.slow

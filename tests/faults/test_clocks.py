@@ -65,6 +65,9 @@ def take_long(ctx: StageContext, number: int) -> int:
 ALL = Pipeline("all", input=int).pipe(stumble).pipe(handed_on).pipe(take_long)
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     ran.clear()

@@ -18,6 +18,7 @@ from holdfast.ports.errors import CommandError, IdempotencyConflictError
 from holdfast.ports.json import canonical
 from holdfast.ports.queries.store import CountAll
 from holdfast.ports.records.values import Payload
+from tests.sizes import sized
 
 PROCESSES = 4
 """Engines with their own connections: to a database they are processes."""
@@ -107,5 +108,5 @@ def test_a_key_means_one_run_and_one_reply_however_many_use_it_at_once(engines: 
 
 
 @pytest.mark.slow
-def test_ten_thousand_keys_that_are_used_twenty_times_at_once(engines: list[SyncEngine]) -> None:
-    one_run_for_each(engines, keys=10_000, duplicates=20)
+def test_thousands_of_keys_that_are_used_twenty_times_at_once(engines: list[SyncEngine]) -> None:
+    one_run_for_each(engines, keys=sized(2_000, 10_000), duplicates=20)

@@ -23,6 +23,8 @@ from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.ports.tables import JOBS
 from tests.faults.fleet import ClockedStore, Fleet
 
+pytestmark = pytest.mark.slow
+
 R = TypeVar("R")
 
 HOUR: Final = timedelta(hours=1)

@@ -144,6 +144,7 @@ def test_a1_runs_that_wait_for_a_worker_for_a_day_are_done_when_one_comes() -> N
     assert statuses(fleet) == {RunStatus.COMPLETED}
 
 
+@pytest.mark.slow
 def test_a1_a_thousand_checks_that_are_due_at_once_are_made_and_none_is_given_up() -> None:
     fleet = Fleet((ELSEWHERE,))
     engine = fleet.engine.sync

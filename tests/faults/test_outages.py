@@ -65,7 +65,9 @@ def away(draw: Random, share: float) -> Callable[[], Exception | None]:
     return fails
 
 
-@pytest.mark.parametrize("share", [1.0, 0.95, 0.7, 0.3])
+@pytest.mark.parametrize(
+    "share", [1.0, pytest.param(0.95, marks=pytest.mark.slow), pytest.param(0.7, marks=pytest.mark.slow), 0.3]
+)
 def test_an_outage_of_an_hour_parks_nothing_and_hinders_nobody(share: float) -> None:
     fleet = Fleet((ADD,))
     ill, well = Receiver(fleet.time), Receiver(fleet.time)

@@ -35,7 +35,10 @@ def _name(recording: Recording) -> str:
     outcome: str = command.get("outcome", {}).get("kind", "")
     fenced = "fenced" if reply.get("status") == "fenced" else ""
     taken = "next" if reply.get("next") else ""
-    parts = (command["type"], outcome, _of_function(command), fenced, taken)
+    limited = "limited" if json.loads(recording.state).get("quotas") else ""
+    registered = "registered" if command.get("about") else ""
+    joined = "joined" if reply.get("joined") else ""
+    parts = (command["type"], outcome, _of_function(command), fenced, taken, joined, registered, limited)
     return "-".join(part for part in parts if part)
 
 

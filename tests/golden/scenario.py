@@ -1,17 +1,27 @@
 """A short story in which every command of the kernel is decided at least once, recorded."""
 
+from datetime import timedelta
+
 import attrs
 
+from holdfast.kernel.calendars.specs import Cron, Every, Spec
 from holdfast.kernel.commands import (
     Attempt,
     AttemptOutput,
     AttemptReport,
     Blocked,
+    BrowserSessionCreate,
+    BrowserSessionDelete,
+    BrowserSessionTouch,
     Cancelled,
     ChannelMessage,
     Completed,
     ConditionEvaluated,
     ContinuedAsNew,
+    CredentialCreate,
+    CredentialRevoke,
+    CredentialRotate,
+    CredentialTouch,
     DeadLetterReplay,
     EventAppend,
     Failed,
@@ -25,11 +35,18 @@ from holdfast.kernel.commands import (
     JobReapUnresponsive,
     JobRecord,
     LeaderAcquire,
+    LimitClear,
+    LimitSet,
     MapExpanded,
+    Missed,
+    NamespaceCreate,
+    NamespaceDelete,
     NewAnnotation,
     OutboxFlush,
+    OutboxRead,
     OutboxSettle,
     OutboxSweep,
+    Overlap,
     PollNotReady,
     QueuedStepCompleted,
     QueuedStepFailed,
@@ -48,7 +65,18 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunTransition,
     RunUpdate,
+    ScheduleBackfill,
+    ScheduleFire,
+    SchedulePause,
+    SchedulePolicy,
+    SchedulePut,
+    ScheduleRemove,
+    ScheduleReplan,
+    ScheduleResume,
+    ScheduleTrigger,
+    ServedQueue,
     SessionClose,
+    SessionOpen,
     SessionRenew,
     SinkRegister,
     SinkRemove,
@@ -59,14 +87,21 @@ from holdfast.kernel.commands import (
     StreamFailure,
     StreamProgress,
     TimerFire,
+    WorkerAbout,
+    WorkflowRegister,
+    WorkflowSchemas,
 )
 from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.history import events
-from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.pipelines.gather_plan import GatherPlan
+from holdfast.kernel.pipelines.plan import Enough, RatePlan, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.schedules.row_data import timing_of
 from holdfast.ports.actors import Actor
 from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
+from holdfast.ports.queries.schedules import FindSchedule
 from holdfast.ports.records.job import LOSSES_MIN
+from holdfast.ports.records.schedule import ScheduleName
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.world import (
@@ -112,10 +147,39 @@ def play() -> list[Recording]:
     _a_run_is_spoken_of(world)
     _a_body_is_silent(recordings)
     _runs_wait_for_their_turn(recordings)
+    _starts_are_gathered(recordings)
     _work_is_done_elsewhere(World(GROWN, CHILD, recorder=recordings.append))
     _a_function_is_driven(recordings)
     _steps_are_in_queues(recordings)
+    _schedules_fire(recordings)
+    _limits_change(recordings)
+    _keys_are_created_and_revoked(recordings)
+    _browsers_sign_in(World(recorder=recordings.append))
+    _a_namespace_has_quotas(World(PLAN, recorder=recordings.append))
+    _a_worker_registers(World(PLAN, recorder=recordings.append))
+    _workflows_are_registered(World(PLAN, recorder=recordings.append))
     return recordings
+
+
+def _workflows_are_registered(world: World) -> None:
+    row = WorkflowSchemas(workflow="w", version=PLAN.version, schemas='{"input":{}}')
+    world.do(WorkflowRegister(namespace="team", workflows=(row,)))
+    world.do(WorkflowRegister(namespace="team", workflows=(attrs.evolve(row, schemas="{}"),)))
+
+
+def _a_namespace_has_quotas(world: World) -> None:
+    world.do(NamespaceCreate(namespace="team", note="ours", max_active_runs=2, max_starts_per_minute=9))
+    world.do(RunCreate(namespace="team", workflow="w", id="n", input=payload(1)))
+    world.do(NamespaceDelete(namespace="other"))
+
+
+def _a_worker_registers(world: World) -> None:
+    about = WorkerAbout(
+        name="mail", versions=("holdfast 1",), queues=(ServedQueue(name="q", limit=2),), definitions=("w@1",)
+    )
+    opened = world.do(SessionOpen(host="h", lease=LEASE, about=about, principal="key:a"))
+    changed = attrs.evolve(about, definitions=("w@1", "step:s"))
+    world.do(SessionRenew(session=opened.session, lease=LEASE, about=changed))
 
 
 def _a_run_completes(world: World) -> None:
@@ -238,6 +302,8 @@ def _events_go_to_a_sink(world: World) -> None:
         world.do(attrs.evolve(settle, delivered=delivered, untouched=untouched, took=bool(delivered)))
         world.wait(120)
     world.do(DeadLetterReplay(sink="s", skip=True, reason="odd"))
+    batch = world.do(OutboxRead(sink="s", limit=2))
+    world.do(OutboxRead(sink="s", registration=batch.registration, acknowledged=batch.number))
     world.do(SinkRemove(sink="s"))
 
 
@@ -406,6 +472,28 @@ def _runs_wait_for_their_turn(recordings: list[Recording]) -> None:
     )
 
 
+def _starts_are_gathered(recordings: list[Recording]) -> None:
+    """Until the run is due, and until it is full."""
+    gather = GatherPlan(within_us=10 * SECOND, quiet_us=2 * SECOND, most=3, keep="all", by="tenant")
+    world = World(
+        attrs.evolve(pipeline(stage("a"), workflow="batch"), gather=gather), recorder=recordings.append
+    )
+    for number in range(5):
+        world.do(
+            RunCreate(
+                workflow="batch",
+                input=payload([number]),
+                items=1,
+                attributes='{"tenant":"acme"}',
+                idempotency_key=f"start {number}",
+                deadline=60 * SECOND,
+                actor=Actor(kind="user", id="ann"),
+            )
+        )
+    world.wait(2)
+    world.do(RunClaimPending(due=True))
+
+
 def _work_is_done_elsewhere(world: World) -> None:
     world.create("g", workflow="g")
     session = world.open()
@@ -429,3 +517,96 @@ def _work_is_done_elsewhere(world: World) -> None:
     assert world.run("g").status == "completed"
     world.deliver()
     assert world.do(RunRemove(run_id="g")).removed
+
+
+def _schedules_fire(recordings: list[Recording]) -> None:
+    """One of them in a time zone: its next time was computed with an older release of the database."""
+    world = World(pipeline(stage("a", attempts=1), workflow="report"), recorder=recordings.append)
+
+    def put(name: str, *specs: Spec, policy: SchedulePolicy, declared: str | None = None) -> None:
+        start = RunCreate(workflow="report", input=payload({"of": name}), priority=1)
+        command = SchedulePut(
+            schedule=name, start=start, timing=timing_of(specs), policy=policy, declared=declared
+        )
+        world.do(attrs.evolve(command, if_exists="update", actor=Actor(kind="deploy", id="d-7")))
+
+    hourly = Every(timedelta(hours=1))
+    morning = Cron("30 2 * * *", zone="Europe/Paris")
+    put("nightly", morning, hourly, policy=SchedulePolicy(missed=Missed.ALL, overlap=Overlap.ALLOW))
+    put("newest", hourly, policy=SchedulePolicy(overlap=Overlap.TERMINATE, jitter=SECOND))
+    put("single", hourly, policy=SchedulePolicy(pause_after_failures=1, runs_max=5), declared="v1")
+    for hours in (1, 2):
+        world.wait(3600 * hours)
+        fired = world.do(ScheduleFire(workflows=("report",)))
+        assert fired.runs
+    put("nightly", morning, policy=SchedulePolicy(overlap=Overlap.QUEUE))
+    world.do(ScheduleTrigger(schedule="nightly", actor=Actor(kind="user", id="ann")))
+    world.do(SchedulePause(schedule="single", reason="holiday"))
+    world.do(ScheduleResume(schedule="single", make_up=True))
+    past = tuple(world.now // (3600 * SECOND) * 3600 * SECOND - 3600 * SECOND * ago for ago in (4, 3, 0))
+    filled = world.do(ScheduleBackfill(schedule="newest", times=past))
+    assert (len(filled.runs), filled.existing) == (2, 1)
+    known = world.store.read(FindSchedule(ScheduleName("default", "nightly")))
+    assert known is not None
+    world.put(Update(attrs.evolve(known, zones="1999a", next_at=world.now)))
+    assert world.do(ScheduleReplan(workflows=("report",), version="2999a")).moved == ("nightly",)
+    world.do(ScheduleRemove(schedule="single", declared="v1"))
+
+
+def _limits_change(recordings: list[Recording]) -> None:
+    rate = RatePlan(limit=1, per_us=60 * SECOND, name="model")
+    rated = attrs.evolve(stage("a"), rate=rate)
+    world = World(pipeline(rated, workflow="limited"), recorder=recordings.append)
+    for name in ("1", "2"):
+        world.do(RunCreate(workflow="limited", id=name, input=payload(0)))
+        world.do(JobAdmit())
+    (claimed,) = world.claim(world.open())
+    world.do(JobAdmit())
+    ann = Actor(kind="user", id="ann")
+    slower = LimitSet(
+        name="rate:model", rate_limit=2, rate_period=60 * SECOND, reason="provider is slow", actor=ann
+    )
+    assert world.do(slower).follow_up.jobs
+    world.do(LimitSet(name="queue:default", paused=True, actor=ann))
+    world.complete(claimed)
+    world.do(LimitClear(name="queue:default", reason="it is fast again", actor=ann))
+
+
+def _keys_are_created_and_revoked(recordings: list[Recording]) -> None:
+    world = World(recorder=recordings.append)
+    hashes = [str(digit) * 64 for digit in range(2)]
+    ann = Actor(kind="user", id="ann")
+    create = CredentialCreate(
+        id="b" * 12, label="ci", hash=hashes[0], scopes=("start", "read"), namespaces=("default",), actor=ann
+    )
+    assert world.do(create).created
+    assert not world.do(create).created
+    assert world.do(CredentialRotate(name="ci", hash=hashes[1], actor=ann)).previous_until > world.now
+    assert world.do(CredentialTouch(ids=("b" * 12,))).touched == 1
+    assert world.do(CredentialRevoke(name="ci", reason="it leaked", actor=ann)).revoked
+
+
+def _browsers_sign_in(world: World) -> None:
+    ann = Actor(kind="user", id="ann")
+    first, second = (
+        BrowserSessionCreate(
+            id=digit * 12,
+            hash=digit * 64,
+            principal="ann",
+            scopes=("read",),
+            namespaces=("*",),
+            idle=300 * SECOND,
+            expires_at=world.now + 3_600 * SECOND,
+            replaces=replaced,
+            actor=ann,
+        )
+        for digit, replaced in (("2", None), ("3", "2" * 12))
+    )
+    world.do(first)
+    assert world.do(second).deleted == 1
+    world.wait(301)
+    assert world.do(BrowserSessionTouch(ids=("3" * 12,))).touched == 0, "it was idle for too long"
+    world.do(attrs.evolve(first, id="4" * 12, idle=600 * SECOND))
+    world.wait(301)
+    assert world.do(BrowserSessionTouch(ids=("4" * 12,))).touched == 1
+    assert world.do(BrowserSessionDelete(principal="ann", actor=ann)).deleted == 2

@@ -27,13 +27,18 @@ def main() -> int:
     asked = parser.parse_args()
     started = time.monotonic()
     hunts = _hunt_all(_named(asked.only), asked.seeds, asked.jobs)
-    wrong = failing_anyway(one.seed for one in hunts if one.seed is not None)
+    found = [(one.mutant.workload, one.seed) for one in hunts if one.seed is not None]
+    wrong = [
+        (workload, *failure)
+        for workload in sorted({name for name, _ in found})
+        for failure in failing_anyway((seed for name, seed in found if name == workload), workload).items()
+    ]
     print()
     print(table(hunts))
     print()
     print(summary(hunts, time.monotonic() - started))
-    for seed, found in wrong.items():
-        print(f"seed {seed} fails without a mutant too, so it proves nothing: {found}")
+    for workload, seed, violation in wrong:
+        print(f"seed {seed} of {workload} fails without a mutant too, so it proves nothing: {violation}")
     alive = [one.mutant.name for one in hunts if not one.is_killed]
     if alive:
         print(f"not killed: {', '.join(alive)}")

@@ -3,15 +3,19 @@
 from typing import Final
 
 from tests.mutants.attempts import ATTEMPTS
+from tests.mutants.bounded_keys import BOUNDED_KEYS
 from tests.mutants.external_cancels import EXTERNAL_CANCELS
 from tests.mutants.forks import FORKS
 from tests.mutants.functions import FUNCTIONS
+from tests.mutants.gathering import GATHERING
+from tests.mutants.limits import LIMITS
 from tests.mutants.lost_attempts import LOST_ATTEMPTS
 from tests.mutants.messages import MESSAGES
 from tests.mutants.mutant import Mutant
 from tests.mutants.progress import PROGRESS
 from tests.mutants.queued_steps import QUEUED_STEPS
 from tests.mutants.runs import RUNS
+from tests.mutants.schedules import SCHEDULES
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *ATTEMPTS,
@@ -23,5 +27,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *QUEUED_STEPS,
     *FORKS,
     *MESSAGES,
+    *SCHEDULES,
+    *GATHERING,
+    *BOUNDED_KEYS,
+    *LIMITS,
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -43,7 +43,7 @@ class Hunt:
         return self.seed is not None and self.invariant in self.mutant.caught_by
 
 
-class _Told(TypedDict):
+class _Answer(TypedDict):
     seed: int | None
     seeds: int
     invariant: str
@@ -55,33 +55,42 @@ def hunt(mutant: Mutant, *, seeds: int = SEEDS_MAX, first: int = 1) -> Hunt:
     with TemporaryDirectory(prefix="holdfast-mutant-") as folder:
         plant(mutant, Path(folder))
         started = time.monotonic()
-        told = _told(range(first, first + seeds), Path(folder), mutant.caught_by)
+        answer = _answer_of_seeds(
+            range(first, first + seeds), Path(folder), mutant.workload, mutant.caught_by
+        )
         return Hunt(
             mutant=mutant,
-            seeds=told["seeds"],
-            seed=told["seed"],
-            invariant=told["invariant"],
-            found=told["found"],
+            seeds=answer["seeds"],
+            seed=answer["seed"],
+            invariant=answer["invariant"],
+            found=answer["found"],
             seconds=time.monotonic() - started,
         )
 
 
-def failing_anyway(seeds: Iterable[int]) -> dict[int, str]:
+def failing_anyway(seeds: Iterable[int], workload: str = "runs") -> dict[int, str]:
     """Return the seeds among these that fail without the bug, with the failures: they must not find a mutant."""
     wrong: dict[int, str] = {}
     left = sorted(set(seeds))
     while left:
-        told = _told(left, ROOT / "src", ("W1",))
-        if told["seed"] is None:
+        answer = _answer_of_seeds(left, ROOT / "src", workload, ("W1",))
+        if answer["seed"] is None:
             break
-        wrong[told["seed"]] = told["found"]
-        left = left[told["seeds"] :]
+        wrong[answer["seed"]] = answer["found"]
+        left = left[answer["seeds"] :]
     return wrong
 
 
-def _told(seeds: Sequence[int], folder: Path, invariants: Sequence[str]) -> _Told:
+def _answer_of_seeds(seeds: Sequence[int], folder: Path, workload: str, invariants: Sequence[str]) -> _Answer:
     """Simulate seeds with the package in a folder, up to the first that fails; return the result of that process."""
-    command = [sys.executable, "-m", "tests.mutants.seed_process", str(folder), ",".join(invariants)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.mutants.seed_process",
+        str(folder),
+        workload,
+        ",".join(invariants),
+    ]
     done = subprocess.run(
         [*command, *map(str, seeds)],
         cwd=ROOT,
@@ -92,4 +101,4 @@ def _told(seeds: Sequence[int], folder: Path, invariants: Sequence[str]) -> _Tol
     )
     if done.returncode:
         raise RuntimeError(f"the hunter ended with {done.returncode}:\n{done.stderr}")
-    return cast("_Told", json.loads(done.stdout))
+    return cast("_Answer", json.loads(done.stdout))

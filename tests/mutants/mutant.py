@@ -33,12 +33,14 @@ class Mutant:
         breaks: The wrong behaviour, in a line.
         caught_by: The invariants of which at least one must be violated; L1 means that not everything ends.
         edits: The edits that plant it.
+        workload: The workload of the simulator that is to find it.
     """
 
     name: str
     breaks: str
     caught_by: tuple[str, ...]
     edits: tuple[Edit, ...]
+    workload: str = "runs"
 
 
 def mutated(mutant: Mutant) -> Mapping[str, str]:

@@ -62,8 +62,8 @@ RUNS: Final = (
         edits=(
             Edit(
                 "kernel/rules/admissions.py",
-                "used + self._used[slot] >= (one.concurrency_limit or 0)",
-                "used + self._used[slot] > (one.concurrency_limit or 0)",
+                "used_slots[slot] + self._used[slot] >= limit}",
+                "used_slots[slot] + self._used[slot] > limit}",
             ),
             Edit(
                 "kernel/dispatch/searches.py",
@@ -79,8 +79,8 @@ RUNS: Final = (
         edits=(
             Edit(
                 "kernel/rules/run_creation.py",
-                "waits = start_at is not None or command.concurrency_key is not None",
-                "waits = start_at is not None",
+                "return is_later or command.concurrency_key is not None or waits_for_rate(command)",
+                "return is_later or waits_for_rate(command)",
             ),
         ),
     ),
@@ -103,8 +103,8 @@ RUNS: Final = (
         edits=(
             Edit(
                 "kernel/rules/admissions.py",
-                "if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):",
-                "if run.status is not RunStatus.PENDING:",
+                "waiting.start_at is not None and waiting.start_at > now",
+                "False",
             ),
             Edit(
                 "adapters/memory/searches.py",
@@ -190,7 +190,12 @@ RUNS: Final = (
     Mutant(
         name="rerun-keeps-output-of-its-stage",
         breaks="A rerun keeps the old output of the stage that it starts from.",
-        caught_by=("S4", "S7", "S9"),
+        caught_by=(
+            "S4",
+            "S5",
+            "S7",
+            "S9",
+        ),  # S5: from its last stage, it has nothing to do and begins as completed
         edits=(Edit("kernel/runs/rerun_plan.py", "if is_done and node.name != start:", "if is_done:"),),
     ),
     Mutant(

@@ -1,7 +1,7 @@
 """The process that simulates seeds with a mutant's code and prints the result as a line of JSON.
 
-Its arguments are the folder of the code, the invariants that may break, separated by commas, and the seeds. The
-faultless phase, half of the work, runs only for W1.
+Its arguments are the folder of the code, the workload, the invariants that may break, separated by commas, and the
+seeds. The faultless phase, half of the work, runs only for W1.
 """
 
 import json
@@ -11,16 +11,17 @@ from pathlib import Path
 
 import holdfast
 from holdfast.testing.simulation import Exit, SeedOutcome, simulate_seed
-from holdfast.testing.simulation.workload import draw_workload
+from holdfast.testing.simulation.workloads import WORKLOADS, has_faultless_phase
 
 
-def main(folder: str, invariants: Sequence[str], seeds: Sequence[int]) -> None:
+def main(folder: str, workload: str, invariants: Sequence[str], seeds: Sequence[int]) -> None:
     """Simulate seeds until one fails."""
     where = Path(holdfast.__file__).parent.parent
     if where.resolve() != Path(folder).resolve():
         raise SystemExit(f"the code comes from {where}, and was to come from {folder}")
+    wastes_nothing = "W1" in invariants and has_faultless_phase(workload)
     for number, seed in enumerate(seeds, 1):
-        outcome = simulate_seed(seed, draw_workload, wastes_nothing="W1" in invariants)
+        outcome = simulate_seed(seed, WORKLOADS[workload], wastes_nothing=wastes_nothing)
         if outcome.exit is not Exit.FINE:
             _say(seed, number, _invariant(outcome), outcome.found[0])
             return
@@ -43,4 +44,4 @@ def _say(seed: int | None, seeds: int, invariant: str, found: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2].split(","), [int(seed) for seed in sys.argv[3:]])
+    main(sys.argv[1], sys.argv[2], sys.argv[3].split(","), [int(seed) for seed in sys.argv[4:]])

@@ -1159,12 +1159,12 @@ def test_the_model_has_a_sleeper_claimed_when_it_is_due() -> None:
 
 def test_the_kernel_does_what_the_model_does() -> None:
     run_state_machine_as_test(
-        KernelMachine, settings=settings(_SETTINGS, max_examples=15, stateful_step_count=40)
+        KernelMachine, settings=settings(_SETTINGS, max_examples=8, stateful_step_count=40)
     )
 
 
 @pytest.mark.slow
 def test_the_kernel_does_what_the_model_does_for_long() -> None:
     run_state_machine_as_test(
-        KernelMachine, settings=settings(_SETTINGS, max_examples=120, stateful_step_count=60)
+        KernelMachine, settings=settings(_SETTINGS, max_examples=60, stateful_step_count=60)
     )

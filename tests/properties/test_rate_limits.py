@@ -12,6 +12,8 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
+    LimitClear,
+    LimitSet,
     RunPause,
     RunResume,
     RunTerminate,
@@ -23,6 +25,7 @@ from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.records.job import JobState
 from tests.unit.kernel.world import SECOND, World, completing, pipeline, stage
 
+_LIMIT = "stage:w/a"
 _RATES = st.builds(
     RatePlan,
     limit=st.sampled_from([1, 2, 3, 7, 101, 200, 250]),
@@ -48,7 +51,8 @@ class Rated:
 
     def __init__(self, rate: RatePlan, slots: int | None, follows: bool) -> None:
         self.world = World(pipeline(attrs.evolve(stage("a", attempts=9), rate=rate, max_concurrency=slots)))
-        self.rate = rate
+        self.rate = self.in_force = rate
+        self.longest, self.known_from = rate.per_us, 0
         self.follows = follows
         self.session = self.world.open(lease=10**6 * SECOND)
         self.held: list[Attempt] = []
@@ -99,10 +103,31 @@ class Rated:
         jobs = self.world.tables().all_jobs()
         return sum(job.state is JobState.SLEEPING and (job.wake_at or 0) > self.world.now for job in jobs)
 
+    def change(self, rate: RatePlan | None) -> None:
+        """Set another rate while running, or clear what is set."""
+        if rate is None:
+            self._follow(self.world.do(LimitClear(name=_LIMIT)))
+        else:
+            command = LimitSet(name=_LIMIT, rate_limit=rate.limit, rate_period=rate.per_us)
+            self._follow(self.world.do(command))
+        self.in_force = rate or self.rate
+
     def claim(self, limit: int) -> None:
         before = len(self.held)
         self.held += self.world.claim(self.session, limit=limit)
         self.starts += [self.world.now] * (len(self.held) - before)
+        if len(self.held) > before:
+            self._check()
+
+    def _check(self) -> None:
+        """Check the period up to now. What is counted for the longest period so far is all that is known."""
+        now, rate = self.world.now, self.in_force
+        if rate.per_us > self.longest:
+            earlier = [at for at in self.starts if at < now]
+            self.known_from = max(self.known_from, max(earlier, default=0) - self.longest + 1)
+            self.longest = rate.per_us
+        since = max(now - rate.per_us + 1, self.known_from)
+        assert sum(at >= since for at in self.starts) <= rate.limit
 
     def drain(self) -> None:
         """Do what maintenance and a good worker do, until nothing is left."""
@@ -151,4 +176,41 @@ def test_in_no_span_do_more_start_than_the_limit_says(
 
     at = rated.starts
     assert all(later - earlier >= rate.per_us for earlier, later in zip(at, at[rate.limit :], strict=False))
+    assert list(rated.world.tables().all_jobs()) == []
+
+
+@settings(max_examples=40, deadline=None)
+@example(  # jobs are queued by the rate of the plan when a lower one is set
+    rate=RatePlan(limit=7, per_us=SECOND),
+    slots=None,
+    follows=True,
+    steps=[*["start"] * 6, "claim", "claim", "wait", "claim"],
+    numbers=[*[0] * 6, *[4] * 54],
+    changes={6: RatePlan(limit=1, per_us=7 * SECOND)},
+)
+@given(
+    rate=_RATES,
+    slots=st.sampled_from([None, None, 1, 3]),
+    follows=st.booleans(),
+    steps=_STEPS,
+    numbers=st.lists(st.integers(0, 1_000), min_size=60, max_size=60),
+    changes=st.dictionaries(st.integers(0, 59), st.none() | _RATES, min_size=1, max_size=8),
+)
+def test_with_changed_rates_no_more_start_than_the_one_in_force_says(
+    rate: RatePlan,
+    slots: int | None,
+    follows: bool,
+    steps: list[str],
+    numbers: list[int],
+    changes: dict[int, RatePlan | None],
+) -> None:
+    """Each claim is checked by the rate that is in force then, and in the end every job has started."""
+    rated = Rated(rate, slots, follows)
+    for at, (step, number) in enumerate(zip(steps, numbers, strict=False)):
+        if at in changes:
+            rated.change(changes[at])
+        rated.do(step, number)
+    rated.change(None)
+    rated.drain()
+
     assert list(rated.world.tables().all_jobs()) == []

@@ -637,7 +637,7 @@ def test_postgres_gives_the_trace_that_memory_gives(postgres: Factory, story: St
 
 @pytest.mark.slow
 @pytest.mark.service
-@settings(_FEW, max_examples=80)
+@settings(_FEW, max_examples=sized(20, 80))
 @given(story=STORY)
 def test_all_stores_give_the_same_trace_for_long(sqlite: Factory, postgres: Factory, story: Story) -> None:
     _compare([sqlite, postgres], story)

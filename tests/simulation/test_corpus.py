@@ -168,7 +168,7 @@ def test_a_worker_that_is_lost_after_a_commit_changes_nothing(number: int) -> No
     """Of the commits of each function, some; the slow tests do points between them, too."""
     call, told = ALL[number]
     points, alike = crashed_everywhere(
-        call, told, after_commits=True, first=1 + number % 3, every=sized(5, 3)
+        call, told, after_commits=True, first=1 + number % 3, every=sized(9, 3)
     )
     assert points
     assert told or alike

@@ -187,6 +187,7 @@ def says(runs: Sequence[SyncRunHandle[Any]]) -> None:
     runs[0].signal(words("hello"))
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("after", [timedelta(hours=1), timedelta(hours=3, seconds=30), None], ids=str)

@@ -14,6 +14,8 @@ from holdfast.testing.simulation import Exit, FaultSchedule, SeedOutcome, draw_w
 from holdfast.testing.simulation.__main__ import main
 from holdfast.testing.simulation.reports import report
 
+pytestmark = pytest.mark.slow
+
 SEEDS_MAX = 60
 
 
@@ -103,7 +105,7 @@ def test_the_command_line_says_what_it_did_and_how_it_ended(capsys: pytest.Captu
     assert main(["--seeds", "2", "--no-kept"]) == 0
 
     out = capsys.readouterr().out
-    assert "2 seeds on memory" in out
+    assert "2 seeds of runs on memory" in out
     assert "a minute" in out
     assert "crash" in out
     assert "no violations" in out

@@ -44,6 +44,7 @@ def _with_functions() -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_there_are_functions_in_many_seeds_and_all_of_theirs_happens() -> None:
     seeds = _with_functions()
     assert len(SEEDS) / 3 < len(seeds) < len(SEEDS)

@@ -4,6 +4,8 @@ from collections import Counter
 from random import Random
 from typing import Final
 
+import pytest
+
 from holdfast.testing.simulation import Exit, draw_workload, simulate_seed
 
 HAPPENS: Final = (
@@ -17,6 +19,7 @@ HAPPENS: Final = (
 """What must happen in so many seeds: else nothing is tested of it."""
 
 
+@pytest.mark.slow
 def test_letters_come_to_all_ends_that_they_can_come_to() -> None:
     seeds = [
         seed

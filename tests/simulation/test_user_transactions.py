@@ -23,6 +23,7 @@ from holdfast.testing.simulation.faults import FaultKind, Faults, FaultSchedule,
 from holdfast.testing.simulation.fibers import START, spend_time
 from holdfast.testing.simulation.user_transactions import SimulatedConnection
 from holdfast.testing.trials import RUN_ID, SimulatedCluster, SimulationInput, Trial
+from tests.sizes import sized
 
 KINDS: Final = (
     FaultKind.CRASH,
@@ -31,7 +32,7 @@ KINDS: Final = (
     FaultKind.PAUSE,
     FaultKind.SLOW,
 )
-EVERY: Final = 1 if os.environ.get("HOLDFAST_CHAOS") == "full" else 3
+EVERY: Final = 1 if os.environ.get("HOLDFAST_CHAOS") == "full" else sized(7, 3)
 """Of the points at which something may go wrong, the full form, as in `make chaos`, tries all."""
 BOOKED: Final[Counter[str]] = Counter()
 TRIES: Final[list[int]] = []
@@ -99,6 +100,7 @@ def tries_of_bookings(trial: Trial) -> list[tuple[str, int, str]]:
     ]
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_step_writes_happens_once_whatever_goes_wrong_where(
     kind: FaultKind, caplog: pytest.LogCaptureFixture

@@ -10,7 +10,11 @@ from holdfast.hosts.client import async_bodies
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.run_handle import RunHandle
 from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_keys import SyncKeys
+from holdfast.hosts.client.sync_limits import SyncLimits
+from holdfast.hosts.client.sync_namespaces import SyncNamespaces
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
 from holdfast.kernel.authoring.ai import Ai, AsyncAi
 from holdfast.kernel.authoring.artifacts import Artifacts, AsyncArtifacts
 from holdfast.kernel.authoring.attempt_context import AsyncBlobs, Blobs
@@ -88,5 +92,9 @@ def test_what_the_tool_treats_specially_exists() -> None:
     }
 
     assert by_hand <= methods(Engine).keys() | methods(RunHandle).keys()
-    for facade, sync in zip(FACADES, (SyncEngine, SyncRunHandle), strict=True):
+    for facade, sync in zip(
+        FACADES,
+        (SyncEngine, SyncRunHandle, SyncScheduleHandle, SyncLimits, SyncKeys, SyncNamespaces),
+        strict=True,
+    ):
         assert facade.immediate | facade.omitted <= methods(sync).keys()

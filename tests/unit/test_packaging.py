@@ -12,18 +12,29 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("adapters", "hosts", "kernel", "ports", "testing")
-PUBLIC_MODULES = ("client", "errors", "plugins", "serverless", "workflows")
-OPTIONAL = ("alembic", "click", "hypothesis", "psycopg", "pydantic", "pytest", "rich")
-IMPORT_SECONDS_MAX = 0.5
-"""An upper bound for any machine; the exact test is on the imported modules."""
-"""Processor time, so that other load on the machine does not matter."""
+PUBLIC_MODULES = ("client", "errors", "http", "metrics", "plugins", "remote", "serverless", "workflows")
+OPTIONAL = (
+    "alembic",
+    "click",
+    "hypothesis",
+    "httpx",
+    "prometheus_client",
+    "psycopg",
+    "pydantic",
+    "pytest",
+    "rich",
+    "starlette",
+    "tzdata",
+    "uvicorn",
+)
+IMPORTED_MODULES_MAX = 130
+"""How many modules of Holdfast are imported to write pipelines: a count, which no machine changes. They are 111."""
 
 SMOKE = f"""
-import sys, time
-start = time.process_time()
+import sys
 import holdfast
 holdfast.Pipeline, holdfast.StageContext, holdfast.stage
-print(time.process_time() - start)
+print(len([name for name in sys.modules if name.partition(".")[0] == "holdfast"]))
 heavy = sorted({{"anyio", "asyncio", "sqlalchemy"}} & set(sys.modules))
 assert not heavy, f"to write pipelines imports {{heavy}}"
 for name in holdfast.__all__:
@@ -97,9 +108,8 @@ def test_an_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
         assert sorted(first.namelist()) == sorted(second.namelist())
 
 
-def test_import_is_quick_and_brings_no_optional_dependency(python: Path, tmp_path: Path) -> None:
-    seconds = min(float(_run(str(python), "-c", SMOKE, cwd=tmp_path)) for _ in range(5))
-    assert seconds < IMPORT_SECONDS_MAX
+def test_import_is_small_and_brings_no_optional_dependency(python: Path, tmp_path: Path) -> None:
+    assert int(_run(str(python), "-c", SMOKE, cwd=tmp_path)) <= IMPORTED_MODULES_MAX
 
 
 def test_pytest_finds_the_plugin(python: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def due(now: datetime) -> datetime:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.repository
 def test_the_repository_keeps_its_rules() -> None:
     assert [str(violation) for violation in check_repository()] == []
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,15 @@ def files() -> list[Path]:
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
+@lru_cache(maxsize=1)
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def wrong_identifiers(path: Path) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{line}: {name}"
-        for line, name in identifiers(ast.parse(path.read_text()))
+        for line, name in identifiers(parsed(path))
         if words_of(name) & IN_IDENTIFIERS
     ]
 
@@ -77,7 +83,7 @@ def wrong_identifiers(path: Path) -> list[str]:
 def wrong_docstrings(path: Path) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{line}: {text}"
-        for line, text in first_lines(ast.parse(path.read_text()))
+        for line, text in first_lines(parsed(path))
         if set(re.findall(r"[a-z]+", text.lower())) & IN_DOCSTRINGS
         or any(re.search(rf"\b{phrase}\b", text) for phrase in PHRASES)
     ]
@@ -94,7 +100,8 @@ def test_no_class_is_imported_under_another_name(package: str) -> None:
     aliased = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {one.name} as {one.asname}"
         for path in sorted((ROOT / package).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        if re.search(r" as [A-Z]", path.read_text())
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast")
         for one in node.names
         if one.asname and one.name[0].isupper()

@@ -23,7 +23,8 @@ from holdfast.ports.queries.audit import (
 )
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
-from holdfast.ports.records.run import Run
+from holdfast.ports.records.limits import levels_of
+from holdfast.ports.records.run import Run, outer_limits_of_waiter
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.searches import SlotPlace, Waiting
@@ -128,13 +129,19 @@ def _slots_over(tables: Tables, query: SlotsOverLimit) -> tuple[SlotsOver, ...]:
     limits: dict[SlotPlace, list[int]] = {}
     for one in everyone:
         if one.has_slot and one.concurrency_key is not None:
-            place = SlotPlace(one.namespace, one.concurrency_key)
-            limits.setdefault(place, []).append(one.concurrency_limit or 0)
+            for level, limit in _level_limits(one, one.concurrency_key):
+                limits.setdefault(SlotPlace(one.namespace, level), []).append(limit)
     return tuple(
         SlotsOver(place, len(found), max(found))
         for place, found in sorted(limits.items())
         if len(found) > max(found)
     )[: query.limit]
+
+
+def _level_limits(one: Run | Job, key: str) -> Iterator[tuple[str, int]]:
+    if isinstance(one, Run):
+        yield from zip(levels_of(key), outer_limits_of_waiter(one.concurrency_outer), strict=False)
+    yield key, one.concurrency_limit or 0
 
 
 def _blobs(tables: Tables, runs: set[str]) -> Iterator[BlobUse]:

@@ -5,10 +5,28 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import TypeVar, cast
 
+from holdfast.adapters.memory.queries.credentials import list_audit_entries, list_credentials
+from holdfast.adapters.memory.queries.due_work import earliest_due
+from holdfast.adapters.memory.queries.limits import (
+    level_states,
+    limits_listed,
+    line_states,
+    queue_states,
+    rate_lines,
+)
+from holdfast.adapters.memory.queries.namespaces import namespace_counted, namespaces_listed
 from holdfast.adapters.memory.queries.run_output import answer_reported
+from holdfast.adapters.memory.queries.workers import held_jobs, queue_lines, workers_listed
+from holdfast.adapters.memory.queries.workflows import workflows_listed
 from holdfast.ports.attempt_output import Annotation, annotation_texts
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Query
+from holdfast.ports.queries.credentials import (
+    FindBrowserSession,
+    FindCredential,
+    ListAuditEntries,
+    ListCredentials,
+)
 from holdfast.ports.queries.history import (
     HistoryOf,
     LastHeartbeat,
@@ -17,6 +35,8 @@ from holdfast.ports.queries.history import (
     NotesOf,
     OutputRows,
 )
+from holdfast.ports.queries.limits import LevelStates, LineStates, ListLimits, QueueStates, RateLines
+from holdfast.ports.queries.namespaces import CountNamespace, ListNamespaces
 from holdfast.ports.queries.outbox import (
     CountDeadLetters,
     DeadLetter,
@@ -32,16 +52,21 @@ from holdfast.ports.queries.runs import (
     ListRuns,
     OrphanedChildren,
     PendingDeliveries,
+    PlaceOfRun,
     QueuedJobs,
     RunFilter,
     RunsByKey,
 )
-from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreCounts, StoreTime
+from holdfast.ports.queries.schedules import FindSchedule, ListSchedules, NextScheduleNamespace
+from holdfast.ports.queries.store import CountAll, EarliestDue, SchemaVersion, StoreCounts, StoreTime
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint, StoredValue
+from holdfast.ports.queries.workers import HeldJobs, ListWorkers, QueueLines
+from holdfast.ports.queries.workflows import ListWorkflows
 from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, STAGE_FAILED, HistoryRow
 from holdfast.ports.records.job import Job, JobState, job_key
 from holdfast.ports.records.outbox import SinkName, Stream, StreamState
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus, attribute_texts
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, located
 from holdfast.ports.searches import CompletedRow, NodeRows
@@ -66,8 +91,12 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
             return tuple(tables.runs[key] for key in keys if key in tables.runs)
         case ListRuns():
             return _list_runs(tables, query)
-        case CountRuns(which):
-            return dict(Counter(run.status for run in _matching(tables, which)))
+        case CountRuns(which, at_most):
+            return dict(Counter(run.status for run in islice(_matching(tables, which), at_most)))
+        case PlaceOfRun(namespace, number, before):
+            places = (run.place for run in tables.runs.values() if run.namespace == namespace)
+            ordered = sorted((place for place in places if before is None or place < before), reverse=True)
+            return ordered[number - 1] if number <= len(ordered) else None
         case JobsOfRun(run):
             return tuple(job for _, job in sorted(tables.jobs.get(run, {}).items()))
         case QueuedJobs():
@@ -102,6 +131,44 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
                 for row in tables.history.get(run, ())
                 if row.type == STAGE_COMPLETED and row.node == node
             )
+        case FindSchedule(name):
+            return tables.schedule_named(name)
+        case ListSchedules():
+            return _schedules(tables, query)
+        case NextScheduleNamespace(after):
+            return min(
+                (row.namespace for row in tables.schedules.values() if row.namespace > after), default=None
+            )
+        case FindBrowserSession(id):
+            return tables.browser_sessions.get(id)
+        case FindCredential(id):
+            return tables.credentials.get(id)
+        case ListCredentials():
+            return list_credentials(tables, query)
+        case ListAuditEntries():
+            return list_audit_entries(tables, query)
+        case ListLimits():
+            return limits_listed(tables, query)
+        case RateLines():
+            return rate_lines(tables, query)
+        case LevelStates():
+            return level_states(tables, query)
+        case LineStates():
+            return line_states(tables, query)
+        case QueueStates():
+            return queue_states(tables, query)
+        case ListNamespaces():
+            return namespaces_listed(tables, query)
+        case CountNamespace():
+            return namespace_counted(tables, query)
+        case ListWorkflows():
+            return workflows_listed(tables, query)
+        case ListWorkers():
+            return workers_listed(tables, query)
+        case HeldJobs():
+            return held_jobs(tables, query)
+        case QueueLines():
+            return queue_lines(tables, query)
         case ListSinks(namespace):
             sinks = (sink for sink in tables.sinks.values() if sink.namespace == namespace)
             return tuple(sorted(sinks, key=lambda sink: sink.name))
@@ -124,6 +191,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
             return tuple(sorted(pending, key=lambda job: job.key)[:limit])
         case OrphanedChildren(runs, limit):
             return _children_left(tables, set(runs))[:limit]
+        case EarliestDue():
+            return earliest_due(tables)
         case CountAll(namespace):
             return _counts(tables, namespace)
         case StoreTime():
@@ -153,6 +222,17 @@ def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
     return tuple(found[: query.limit])
 
 
+def _schedules(tables: Tables, query: ListSchedules) -> tuple[ScheduleRow, ...]:
+    listed = [
+        row
+        for row in tables.schedules.values()
+        if row.namespace == query.namespace and row.name > query.after
+        if query.due_before is None or (row.next_at is not None and row.next_at < query.due_before)
+        if row.declared is not None or not query.declared
+    ]
+    return tuple(sorted(listed, key=lambda row: row.name)[: max(query.limit, 0)])
+
+
 def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
     wanted, annotations = set(which.attributes), set(which.annotations)
     annotated: dict[str, list[Annotation]] = {}
@@ -162,6 +242,8 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
         if (
             run.namespace == which.namespace
             and (which.workflow is None or run.workflow == which.workflow)
+            and (not which.ids or run.id in which.ids)
+            and (which.id_prefix is None or run.id.startswith(which.id_prefix))
             and (not which.statuses or run.status in which.statuses)
             and (which.created_from is None or run.created_at >= which.created_from)
             and (which.created_before is None or run.created_at < which.created_before)
@@ -259,7 +341,9 @@ def dead_lettered_in(tables: Tables, namespace: str) -> list[Stream]:
 
 def _has_due_stream(tables: Tables, query: SinksWithDueStreams, name: str) -> bool:
     sink = tables.sink_named(SinkName(query.namespace, name))
-    if sink is None or (sink.retry_at is not None and sink.retry_at > query.now):
+    if sink is None or (sink.batch is not None) is not query.are_read:
+        return False
+    if sink.retry_at is not None and sink.retry_at > query.now:
         return False
     return any(
         stream.sink == sink.key and stream.due_at is not None and stream.due_at <= query.now
@@ -280,8 +364,7 @@ def _stream_rows(tables: Tables, query: StreamRows) -> tuple[HistoryRow, ...]:
 
 
 def _dead_letters(tables: Tables, query: ListDeadLetters) -> tuple[DeadLetter, ...]:
-    after = query.after
-    place = ("", "") if after is None else (after.sink, after.run)
+    place = ("", "") if query.after is None else query.after
     found: list[DeadLetter] = []
     for stream in dead_lettered_in(tables, query.namespace):
         sink, run = tables.sinks[stream.sink].name, tables.runs[stream.run]

@@ -17,6 +17,8 @@
 #   known, and with it there is one sensible plan. So this search may be prepared, and no other (docs/decisions/0048).
 # - The rank is fixed when a job is created (docs/decisions/0019): priorities and ages need no computation here, and
 #   waiting jobs need no updates.
+# - Paused queues are left out by a scalar subquery over `l`. The planner can't make a join of it, so it is a filter on
+#   the pairs, applied before any job is read or locked.
 # - The session comes along by a LEFT JOIN, which saves a round trip (`claimable`).
 #
 # SQLite (`sqlite/claim_query.py`) has neither LATERAL nor a column as LIMIT. A correlated subquery, `rowid IN (...
@@ -43,7 +45,14 @@
 
 from collections.abc import Sequence
 
-from holdfast.adapters.sql.dialect import CLAIM_COLUMNS, CLAIM_ORDER, CLAIMABLE, Dialect, claimed_rows
+from holdfast.adapters.sql.dialect import (
+    CLAIM_COLUMNS,
+    CLAIM_ORDER,
+    CLAIMABLE,
+    IS_OPEN_QUEUE,
+    Dialect,
+    claimed_rows,
+)
 
 
 def claim_query(dialect: Dialect, jobs: Sequence[str], sessions: Sequence[str]) -> str:
@@ -54,7 +63,8 @@ def claim_query(dialect: Dialect, jobs: Sequence[str], sessions: Sequence[str]) 
         f"WITH picked AS MATERIALIZED (SELECT l.claim, l.most, j.* FROM {claims} "
         f"CROSS JOIN LATERAL (SELECT {columns} FROM holdfast_jobs AS job WHERE job.namespace = :namespace "
         "AND job.queue = l.queue AND job.definition = l.definition AND job.state = 'queued' "
-        f"AND {CLAIMABLE} ORDER BY {CLAIM_ORDER} LIMIT l.most{dialect.skip_locked}) AS j), "
+        f"AND {CLAIMABLE} ORDER BY {CLAIM_ORDER} LIMIT l.most{dialect.skip_locked}) AS j "
+        f"WHERE {IS_OPEN_QUEUE}), "
         f"placed AS (SELECT *, row_number() OVER (PARTITION BY claim ORDER BY {CLAIM_ORDER}) AS place "
         "FROM picked) "
         f"{claimed_rows(jobs, sessions)} LIMIT :limit"

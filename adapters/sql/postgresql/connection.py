@@ -30,6 +30,7 @@ from holdfast.adapters.sql.postgresql.settings import (
     CHECK_SESSION,
     CONNECT_SECONDS,
     JOIN_SHARED,
+    LIMITED_READ,
     LOCAL_SETTINGS,
     REPAIR_SESSION,
     STATEMENT_SECONDS,
@@ -42,11 +43,14 @@ from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.transaction import Statements
 from holdfast.adapters.sql.user_transactions import BodyCursor, for_bodies, in_body
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
+from holdfast.ports.read_limits import ReadLimit
 
 ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
 """How long to wait for an answer: longer than the server's statement timeout."""
 GRACE_SECONDS: Final = 0.5
 """How much longer than its deadline a call waits for an answer."""
+CANCEL_SECONDS: Final = 2.0
+"""How long a request to cancel a statement may take."""
 AGE_SECONDS: Final = 1800.0
 """Age at which a connection is replaced, so that all servers behind a load balancer get their share again."""
 
@@ -126,20 +130,47 @@ class PostgresDatabase:
         until = time.monotonic() + seconds + GRACE_SECONDS
         lent = self._pool.take(seconds)
         link = PostgresLink(
-            lent.connection,
-            self._watchdog,
-            self._preamble,
-            pipeline=self._pipeline,
-            until=until,
+            lent.connection, self._watchdog, self._preamble, pipeline=self._pipeline, until=until
         )
         try:
             yield link
         finally:
             self._pool.release(lent, is_sound=link.end())
 
-    def reader(self, seconds: float, /) -> contextlib.AbstractContextManager[PostgresLink]:
+    def reader(
+        self, seconds: float, limit: ReadLimit | None = None, /
+    ) -> contextlib.AbstractContextManager[PostgresLink]:
         """See `Database.reader`."""
-        return self.writer(seconds)
+        return self.writer(seconds) if limit is None else self._limited_reader(seconds, limit)
+
+    @contextlib.contextmanager
+    def _limited_reader(self, seconds: float, limit: ReadLimit) -> Generator[PostgresLink]:
+        lent = self._pool.take(seconds)
+        link = PostgresLink(
+            lent.connection,
+            self._watchdog,
+            self._preamble,
+            pipeline=self._pipeline,
+            until=time.monotonic() + seconds + GRACE_SECONDS,
+            limit=LIMITED_READ.format(max(1, int(limit.seconds * 1000))),
+        )
+        cancelled = threading.Event()
+
+        def cancel() -> None:
+            cancelled.set()
+            with contextlib.suppress(psycopg.Error):  # a server that does not answer stops it by its timeout
+                lent.connection.connection.cancel_safe(timeout=CANCEL_SECONDS)
+
+        try:
+            with limit.interrupted_by(cancel):
+                yield link
+        finally:
+            is_sound = link.end()
+            if cancelled.is_set():
+                # The server may still get the request, and would stop a statement of the next to use the connection.
+                self._pool.discard(lent)
+            else:
+                self._pool.release(lent, is_sound=is_sound)
 
     @contextlib.contextmanager
     def shared(self, seconds: float, /) -> Generator[Shared]:

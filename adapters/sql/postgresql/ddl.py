@@ -10,17 +10,11 @@ from holdfast.adapters.sql.schema.ddl import BytewiseText
 
 STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
     "holdfast_runs": {"fillfactor": "60"},
-    "holdfast_jobs": {
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "autovacuum_analyze_scale_factor": "0.1",
-    },
+    "holdfast_jobs": {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.1"},
     "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
     "holdfast_leaders": {"fillfactor": "50"},
     "holdfast_sinks": {"fillfactor": "50"},
-    "holdfast_outbox": {
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "autovacuum_analyze_scale_factor": "0.1",
-    },
+    "holdfast_outbox": {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.1"},
 }
 """Free space in pages for updates that touch no index, and frequent vacuums."""
 

@@ -13,14 +13,7 @@ from typing import Final
 import attrs
 from sqlalchemy import Table
 
-from holdfast.adapters.sql.dialect import (
-    ANNOTATION_TEXT,
-    Alike,
-    OnConflict,
-    Write,
-    joined,
-    types_of,
-)
+from holdfast.adapters.sql.dialect import ANNOTATION_TEXT, Alike, OnConflict, Write, joined, types_of
 from holdfast.adapters.sql.postgresql.claim_query import claim_query
 from holdfast.adapters.sql.postgresql.waiting_searches import lateral_searches
 from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
@@ -52,6 +45,10 @@ class PostgresDialect:
     def one_of(self, column: str, parameter: str) -> str:
         """See `Dialect.one_of`."""
         return f"{column} = ANY(:{parameter})"
+
+    def one_found_by(self, column: str, query: str) -> str:
+        """See `Dialect.one_found_by`. An array, since the planner may join IN the other way round."""
+        return f"{column} = ANY(ARRAY({query}))"
 
     def texts(self, values: Sequence[str]) -> object:
         """See `Dialect.texts`."""

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from holdfast.adapters.sql.errors import SETUP_HINT, DiskFullError, TransientError
+from holdfast.adapters.sql.errors import SETUP_HINT, DiskFullError, StatementStoppedError, TransientError
 from holdfast.ports.errors import (
     AccessDeniedError,
     ConflictError,
@@ -22,6 +22,8 @@ _NO_SCHEMA: Final = "3F000"
 _REFUSED: Final = ("22", "23", "54")
 """Bad data, a violated constraint, a value that is too large."""
 _DISK_FULL: Final = "53100"
+_STOPPED: Final = "57014"
+"""A statement timeout, or a request to cancel."""
 _TRANSIENT: Final = ("08", "25", "26", "40", "53", "55", "57", "58")
 """Connection; transaction state (a promoted standby refuses writes); prepared statements behind a pooler that changed
 servers; serialization and deadlocks; resources; locks; shutdown and timeouts; system.
@@ -50,6 +52,8 @@ def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
     """Return the error for an SQLSTATE. None is an error of the driver without one: a lost connection."""
     if sqlstate == _DISK_FULL:
         return DiskFullError(message)
+    if sqlstate == _STOPPED:
+        return StatementStoppedError(message)
     if sqlstate is None or sqlstate.startswith(_TRANSIENT) or _RECOVERING.search(message):
         return TransientError(message)
     if sqlstate.startswith(_DENIED):

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+import attrs
 import psycopg
 from psycopg import pq
 
@@ -35,29 +36,23 @@ _Writes = Sequence[tuple[Write, Sequence[Row]]]
 _COMMIT: Final[Sequence[_Statement]] = (("COMMIT", NONE, False),)
 
 
+@attrs.define(eq=False, repr=False)
 class PostgresLink:
     """See `Link`."""
 
     probes = False
 
-    def __init__(
-        self,
-        statements: StatementRunner,
-        watchdog: Watchdog,
-        preamble: Sequence[str],
-        *,
-        pipeline: bool,
-        until: float,
-    ) -> None:
-        self._until = until
-        self._statements = statements
-        self._watchdog = watchdog
-        self._preamble = preamble
-        self._pipeline = pipeline
-        self._unsent: Sequence[str] = ()
-        self._unwritten: tuple[_Writes, str | None] | None = None
-        self._began = False
-        self._is_spoilt = False
+    _statements: StatementRunner
+    _watchdog: Watchdog
+    _preamble: Sequence[str]
+    _pipeline: bool = attrs.field(kw_only=True, alias="pipeline")
+    _until: float = attrs.field(kw_only=True, alias="until")
+    _limit: str | None = attrs.field(default=None, kw_only=True, alias="limit")
+    """The statement that limits those which follow it in a transaction."""
+    _unsent: Sequence[str] = attrs.field(default=(), init=False)
+    _unwritten: tuple[_Writes, str | None] | None = attrs.field(default=None, init=False)
+    _began: bool = attrs.field(default=False, init=False)
+    _is_spoilt: bool = attrs.field(default=False, init=False)
 
     @property
     def began(self) -> bool:
@@ -78,7 +73,7 @@ class PostgresLink:
         """See `Link.begin`. BEGIN is sent together with the next statement."""
         if not self._began:
             self._began = True
-            self._unsent = self._preamble
+            self._unsent = self._preamble if self._limit is None else (*self._preamble, self._limit)
 
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """See `Link.query`."""
@@ -158,7 +153,16 @@ class PostgresLink:
         return answers
 
     def _run(self, statements: Iterable[_Statement], number: int = 1) -> Sequence[StatementResult]:
-        """Send statements, after a pending BEGIN, and return their answers."""
+        """Send statements, after a pending BEGIN, and return their answers.
+
+        Statements that are sent together, without BEGIN, are one transaction: a limit holds until its end, takes no
+        round trip of its own, and needs nothing of the session.
+        """
+        if self._limit is not None and not self._began:
+            if self._pipeline:
+                self._unsent = (self._limit,)
+            else:
+                self.begin()
         before, self._unsent = self._unsent, ()
         all_statements = chain(((sql, NONE, False) for sql in before), statements)
         if self._pipeline and len(before) + number > 1:

@@ -73,6 +73,10 @@ LOCAL_SETTINGS: Final = (
     + f", {_durable('true')}"
 )
 """Sets them until the end of a transaction."""
+LIMITED_READ: Final = (
+    "SELECT set_config('statement_timeout', '{:d}', true), set_config('lock_timeout', '0', true)"
+)
+"""Limits the statements that follow in the same transaction, in milliseconds; waits for locks count."""
 BEGIN_SHARED: Final = (
     f"RESET ALL; SELECT set_config('client_encoding', '{_ENCODING}', true), "
     "set_config('idle_in_transaction_session_timeout', '{}', true)"

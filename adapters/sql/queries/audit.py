@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -31,7 +32,8 @@ from holdfast.ports.queries.audit import (
 )
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
-from holdfast.ports.records.run import Run
+from holdfast.ports.records.limits import levels_of
+from holdfast.ports.records.run import Run, outer_limits_of_waiter
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.tables import OF_RUNS
@@ -152,20 +154,36 @@ def _rows_of_nothing(dialect: Dialect, link: Link, query: OrphanedRows) -> tuple
 
 def _slots_over(dialect: Dialect, link: Link, query: SlotsOverLimit) -> tuple[SlotsOver, ...]:
     if query.waiting is Waiting.RUNS:
-        # The index includes runs that were paused before admission, which hold no slot.
-        source = (
-            f"holdfast_runs WHERE status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL "
-            "AND last_job > 0"
-        )
-    else:
-        source = "holdfast_jobs WHERE state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"
+        return _levels_over(dialect, link)[: query.limit]
     sql = (
-        f"SELECT namespace, concurrency_key, count(*), max(coalesce(concurrency_limit, 0)) FROM {source} "
+        "SELECT namespace, concurrency_key, count(*), max(coalesce(concurrency_limit, 0)) FROM holdfast_jobs "
+        "WHERE state IN ('queued', 'leased') AND concurrency_key IS NOT NULL "
         "GROUP BY namespace, concurrency_key HAVING count(*) > max(coalesce(concurrency_limit, 0)) "
         "ORDER BY namespace, concurrency_key LIMIT :limit"
     )
     found = link.query(dialect.bound(sql), {"limit": query.limit})
     return tuple(SlotsOver(SlotPlace(namespace, key), used, most) for namespace, key, used, most in found)
+
+
+def _levels_over(dialect: Dialect, link: Link) -> tuple[SlotsOver, ...]:
+    """Return the levels of concurrency keys of which runs hold more slots than the highest limit."""
+    # The index includes runs that were paused before admission, which hold no slot.
+    sql = (
+        "SELECT namespace, concurrency_key, concurrency_outer, max(coalesce(concurrency_limit, 0)), count(*) "
+        f"FROM holdfast_runs WHERE status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL AND last_job > 0 "
+        "GROUP BY namespace, concurrency_key, concurrency_outer"
+    )
+    used: Counter[SlotPlace] = Counter()
+    most: dict[SlotPlace, int] = {}
+    for namespace, key, outer, limit, number in link.query(dialect.bound(sql), {}):
+        around = zip(levels_of(key), outer_limits_of_waiter(outer), strict=False)
+        for level, level_limit in (*around, (key, limit)):
+            place = SlotPlace(namespace, level)
+            used[place] += number
+            most[place] = max(level_limit, most.get(place, 0))
+    return tuple(
+        SlotsOver(place, used[place], limit) for place, limit in sorted(most.items()) if used[place] > limit
+    )
 
 
 def _live_sessions(dialect: Dialect, link: Link, query: LiveSessions) -> int:

@@ -12,6 +12,21 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Database, Link, Parameters
 from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.queries.audit import inspecting_answers
+from holdfast.adapters.sql.queries.credentials import (
+    find_browser_session,
+    find_credential,
+    list_audit_entries,
+    list_credentials,
+)
+from holdfast.adapters.sql.queries.due_work import earliest_due
+from holdfast.adapters.sql.queries.limits import (
+    level_states,
+    line_states,
+    list_limits,
+    queue_states,
+    rate_lines,
+)
+from holdfast.adapters.sql.queries.namespaces import count_namespace, list_namespaces
 from holdfast.adapters.sql.queries.outbox import (
     count_dead_letters,
     list_dead_letters,
@@ -20,14 +35,23 @@ from holdfast.adapters.sql.queries.outbox import (
     stream_rows,
 )
 from holdfast.adapters.sql.queries.run_output import reported_answers
-from holdfast.adapters.sql.queries.runs import runs_counted, runs_listed
+from holdfast.adapters.sql.queries.runs import place_of_run, runs_counted, runs_listed
+from holdfast.adapters.sql.queries.schedules import find_schedule, list_schedules, next_schedule_namespace
 from holdfast.adapters.sql.queries.values import load_values
+from holdfast.adapters.sql.queries.workers import held_jobs, list_workers, queue_lines
+from holdfast.adapters.sql.queries.workflows import list_workflows
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.schema.tables import ENDED
 from holdfast.adapters.sql.searches import node_rows
 from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
+from holdfast.ports.queries.credentials import (
+    FindBrowserSession,
+    FindCredential,
+    ListAuditEntries,
+    ListCredentials,
+)
 from holdfast.ports.queries.history import (
     HistoryOf,
     LastHeartbeat,
@@ -36,6 +60,8 @@ from holdfast.ports.queries.history import (
     NotesOf,
     OutputRows,
 )
+from holdfast.ports.queries.limits import LevelStates, LineStates, ListLimits, QueueStates, RateLines
+from holdfast.ports.queries.namespaces import CountNamespace, ListNamespaces
 from holdfast.ports.queries.outbox import (
     CountDeadLetters,
     ListDeadLetters,
@@ -50,11 +76,15 @@ from holdfast.ports.queries.runs import (
     ListRuns,
     OrphanedChildren,
     PendingDeliveries,
+    PlaceOfRun,
     QueuedJobs,
     RunsByKey,
 )
-from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreCounts, StoreTime
+from holdfast.ports.queries.schedules import FindSchedule, ListSchedules, NextScheduleNamespace
+from holdfast.ports.queries.store import CountAll, EarliestDue, SchemaVersion, StoreCounts, StoreTime
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
+from holdfast.ports.queries.workers import HeldJobs, ListWorkers, QueueLines
+from holdfast.ports.queries.workflows import ListWorkflows
 from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run, RunStatus
@@ -92,6 +122,7 @@ class Answers:
             RunsByKey: self._runs_by_key,
             ListRuns: self._list_runs,
             CountRuns: self._count_runs,
+            PlaceOfRun: self._place_of_run,
             JobsOfRun: self._jobs_of_run,
             QueuedJobs: self._queued_jobs,
             HistoryOf: self._history_of,
@@ -108,6 +139,25 @@ class Answers:
             StoreTime: self._store_time,
             SchemaVersion: self._schema_version,
             CountAll: self._count_all,
+            EarliestDue: lambda link, _: earliest_due(link, self._dialect),
+            FindSchedule: lambda link, query: find_schedule(link, self._dialect, query),
+            FindBrowserSession: lambda link, query: find_browser_session(link, self._dialect, query),
+            FindCredential: lambda link, query: find_credential(link, self._dialect, query),
+            ListCredentials: lambda link, query: list_credentials(link, self._dialect, query),
+            ListAuditEntries: lambda link, query: list_audit_entries(link, self._dialect, query),
+            ListLimits: lambda link, query: list_limits(link, self._dialect, query),
+            RateLines: lambda link, query: rate_lines(link, self._dialect, query),
+            LevelStates: lambda link, query: level_states(link, self._dialect, query),
+            LineStates: lambda link, query: line_states(link, self._dialect, query),
+            QueueStates: lambda link, query: queue_states(link, self._dialect, query),
+            ListNamespaces: lambda link, query: list_namespaces(link, self._dialect, query),
+            CountNamespace: lambda link, query: count_namespace(link, self._dialect, query),
+            ListWorkflows: lambda link, query: list_workflows(link, self._dialect, query),
+            ListWorkers: lambda link, query: list_workers(link, self._dialect, query),
+            HeldJobs: lambda link, query: held_jobs(link, self._dialect, query),
+            QueueLines: lambda link, query: queue_lines(link, self._dialect, query),
+            ListSchedules: lambda link, query: list_schedules(link, self._dialect, query),
+            NextScheduleNamespace: lambda link, query: next_schedule_namespace(link, self._dialect, query),
             ListSinks: lambda link, query: list_sinks(link, self._dialect, query),
             SinksWithDueStreams: lambda link, query: sinks_with_due_streams(link, self._dialect, query),
             StreamRows: lambda link, query: stream_rows(link, self._dialect, query),
@@ -150,7 +200,7 @@ class Answers:
 
     def _list_runs(self, link: Link, query: ListRuns) -> tuple[Run, ...]:
         listed: list[Run] = []
-        while (question := runs_listed(query)) is not None:
+        while (question := runs_listed(query, self._dialect)) is not None:
             found = self._query(link, question.sql, **question.parameters)
             readable = list(_readable(found))
             listed += readable
@@ -163,9 +213,16 @@ class Answers:
         return tuple(listed)
 
     def _count_runs(self, link: Link, query: CountRuns) -> dict[RunStatus, int]:
-        question = runs_counted(query.which)
+        question = runs_counted(query, self._dialect)
         found = self._query(link, question.sql, **question.parameters) if question else ()
         return {RunStatus(status): number for status, number in found if status in _STATUSES}
+
+    def _place_of_run(self, link: Link, query: PlaceOfRun) -> ListPlace | None:
+        if not is_askable(query.namespace):
+            return None
+        question = place_of_run(query)
+        found = self._query(link, question.sql, **question.parameters)
+        return ListPlace(*found[0]) if found else None
 
     def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
         sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"
@@ -214,7 +271,7 @@ class Answers:
             "ORDER BY id LIMIT :limit"
         )
         found = self._query(link, sql, run=query.run, after=query.after, limit=query.limit)
-        return tuple(map(rows.note_from, found))
+        return tuple(map(rows.record_of(OutputRow), found))
 
     def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> OutputRow | None:
         sql = (
@@ -222,11 +279,11 @@ class Answers:
             f"AND epoch < :before AND kind = '{HEARTBEAT}' ORDER BY epoch DESC, id DESC LIMIT 1"
         )
         found = self._query(link, sql, run=query.run, job=query.job, before=query.before)
-        return rows.note_from(found[0]) if found else None
+        return rows.record_of(OutputRow)(found[0]) if found else None
 
     def _plans(self, link: Link, query: PlansByFingerprint) -> tuple[PlanRow, ...]:
         sql = f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans WHERE {self._dialect.one_of('fingerprint', 'texts')}"
-        return self._by_text(link, sql, query.fingerprints, rows.plan_from)
+        return self._by_text(link, sql, query.fingerprints, rows.record_of(PlanRow))
 
     def _load_values(self, link: Link, query: LoadValues) -> object:
         return load_values(link, self._dialect, query.wanted)[1]

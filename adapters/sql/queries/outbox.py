@@ -36,8 +36,9 @@ def sinks_with_due_streams(link: Link, dialect: Dialect, query: SinksWithDueStre
     names = askable(query.names)
     if not names or not is_askable(query.namespace):
         return ()
+    is_meant = f"s.batch IS {'NOT NULL' if query.are_read else 'NULL'}"
     sql = (
-        "SELECT s.name FROM holdfast_sinks AS s WHERE s.namespace = :namespace "
+        f"SELECT s.name FROM holdfast_sinks AS s WHERE s.namespace = :namespace AND {is_meant} "
         f"AND {dialect.one_of('s.name', 'names')} AND (s.retry_at IS NULL OR s.retry_at <= :now) "
         "AND EXISTS (SELECT 1 FROM holdfast_outbox AS o WHERE o.sink = s.key AND o.due_at <= :now) ORDER BY s.name"
     )
@@ -66,7 +67,7 @@ def list_dead_letters(link: Link, dialect: Dialect, query: ListDeadLetters) -> t
     """Answer `ListDeadLetters`."""
     if not all(map(is_askable, (query.namespace, query.sink, query.run_id))):
         return ()
-    after = ("", "") if query.after is None else (query.after.sink, query.after.run)
+    after = ("", "") if query.after is None else query.after
     sql = (
         "SELECT s.name, o.run, r.id, o.refused_row, o.head_row, o.attempts, o.dead_lettered_at, o.error "
         "FROM holdfast_outbox AS o JOIN holdfast_sinks AS s ON s.key = o.sink "

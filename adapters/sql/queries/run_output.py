@@ -68,7 +68,7 @@ def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[OutputRow
         f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE {{}} ORDER BY at, id LIMIT :limit"
     )
     found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
-    return tuple(map(rows.note_from, found))
+    return tuple(map(rows.record_of(OutputRow), found))
 
 
 def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[OutputRow, ...]:
@@ -82,7 +82,7 @@ def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[Outp
     job, call = query.after
     parameters = {"run": query.run, "job": job, "call": call, "limit": query.limit}
     found = _query(dialect, link, sql, ["run = :run", "(job, call) > (:job, :call)"], parameters)
-    return tuple(map(rows.note_from, found))
+    return tuple(map(rows.record_of(OutputRow), found))
 
 
 def _annotations(dialect: Dialect, link: Link, query: AnnotationsOf) -> tuple[Annotation, ...]:
@@ -116,7 +116,7 @@ def _artifacts(dialect: Dialect, link: Link, query: ArtifactsOf) -> tuple[Artifa
     columns = ", ".join(rows.ARTIFACT)
     sql = f"SELECT {columns} FROM holdfast_artifacts WHERE {{}} ORDER BY job, epoch, call, name LIMIT :limit"
     found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
-    return tuple(map(rows.artifact_from, found))
+    return tuple(map(rows.record_of(Artifact), found))
 
 
 def _of_topic(topic: str | None, parameters: dict[str, object]) -> list[str]:

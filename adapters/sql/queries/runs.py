@@ -8,6 +8,10 @@ Usually only the newest generation of a run is wanted. A list checks each of its
 have to check every run, so it counts all of them by a narrow index, and subtracts those with a newer generation:
 these are few, and found from the newer one.
 
+Ids that begin alike are a range of the unique index of ids: they are compared bytewise in every database, so that no
+pattern and no further index is needed. A database with statistics reads that range and sorts it, or, if most ids begin
+so, reads the list in its order and checks each id.
+
 A page ends at a position in that order, and the next one starts there. Both ends of a span of time are positions too,
 so each side has a single bound, to which an index can seek.
 """
@@ -21,12 +25,13 @@ from typing import Final, NamedTuple
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.rows import Row, is_askable
+from holdfast.adapters.sql.dialect import Dialect
+from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.ports.attempt_output import Annotation, annotation_text
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.queries.runs import CountRuns, ListRuns, PlaceOfRun, RunFilter
 from holdfast.ports.records.run import Run, RunStatus, attribute_texts
 from holdfast.ports.tables import RUNS
 
@@ -78,15 +83,15 @@ def annotation_text_rows(annotation: Annotation, net: NetChanges) -> Iterator[Ro
         yield annotation_pair(annotation.namespace, annotation.name, text), annotation.run
 
 
-def runs_listed(query: ListRuns) -> SqlQuery | None:
+def runs_listed(query: ListRuns, dialect: Dialect) -> SqlQuery | None:
     """Return the statement for a page of runs; None if no run can match."""
     which = query.which
     if not _is_askable(which):
         return None
     low, high = _bounds(query)
-    parameters = {**_parameters(which, low, high), "limit": query.limit}
+    parameters = {**_parameters(which, low, high, dialect), "limit": query.limit}
     direction = "" if query.oldest_first else " DESC"
-    source = _source(which, low, high)
+    source = _source(which, low, high, dialect)
     conditions = [*source.conditions, *([_IS_NEWEST] if which.newest else [])]
     created_at, key = source.place
     columns = ", ".join(f"r.{name}" for name in rows.RUN)
@@ -102,17 +107,36 @@ def runs_listed(query: ListRuns) -> SqlQuery | None:
     return SqlQuery(f"SELECT {columns} FROM ({merged}) AS r {order}", parameters)
 
 
-def runs_counted(which: RunFilter) -> SqlQuery | None:
+def place_of_run(query: PlaceOfRun) -> SqlQuery:
+    """Return the statement for the position of the n-th newest run."""
+    conditions = ["r.namespace = :namespace", *_between("r.created_at", "r.key", None, query.before)]
+    parameters: dict[str, object] = {"namespace": query.namespace, "skipped": query.number - 1}
+    if query.before is not None:
+        parameters |= {"high_at": query.before.at, "high_key": query.before.id}
+    return SqlQuery(
+        f"SELECT r.created_at, r.key FROM holdfast_runs AS r WHERE {' AND '.join(conditions)} "
+        "ORDER BY r.created_at DESC, r.key DESC LIMIT 1 OFFSET :skipped",
+        parameters,
+    )
+
+
+def runs_counted(query: CountRuns, dialect: Dialect) -> SqlQuery | None:
     """Return the statement that counts runs by status; None if no run can match."""
+    which = query.which
     if not _is_askable(which):
         return None
     low, high = _bounds(ListRuns(which))
-    source = _source(which, low, high)
+    source = _source(which, low, high, dialect)
     conditions = [*source.conditions, *_of_statuses(which.statuses)]
-    reads_runs = bool(which.attributes or which.annotations)
-    if which.newest and reads_runs:
+    is_bounded = query.at_most is not None
+    reads_runs = bool(which.attributes or which.annotations or which.ids)
+    if which.newest and (reads_runs or is_bounded):
         conditions.append(_IS_NEWEST)
     where = " AND ".join(conditions)
+    if is_bounded:
+        found = f"SELECT r.status FROM {source.tables} WHERE {where} LIMIT :at_most"
+        sql = f"SELECT f.status, count(*) FROM ({found}) AS f GROUP BY f.status"
+        return SqlQuery(sql, {**_parameters(which, low, high, dialect), "at_most": query.at_most})
     sql = f"SELECT r.status, count(*) FROM {source.tables} WHERE {where} GROUP BY r.status"
     if which.newest and not reads_runs:
         older = f"SELECT r.status, -count(*) AS n FROM {_OLDER} AND {where} GROUP BY r.status"
@@ -120,7 +144,7 @@ def runs_counted(which: RunFilter) -> SqlQuery | None:
             f"SELECT c.status, CAST(sum(c.n) AS bigint) FROM ({sql.replace('count(*)', 'count(*) AS n')} "
             f"UNION ALL {older}) AS c GROUP BY c.status HAVING sum(c.n) > 0"
         )
-    return SqlQuery(sql, _parameters(which, low, high))
+    return SqlQuery(sql, _parameters(which, low, high, dialect))
 
 
 def _bounds(query: ListRuns) -> tuple[ListPlace | None, ListPlace | None]:
@@ -145,10 +169,12 @@ class _Source:
     place: tuple[str, str]
 
 
-def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> _Source:
-    conditions = ["r.namespace = :namespace"]
+def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None, dialect: Dialect) -> _Source:
+    conditions = [_named(dialect) if which.ids else "r.namespace = :namespace"]
     if which.workflow is not None:
         conditions.append("r.workflow = :workflow")
+    if which.id_prefix is not None:
+        conditions += _beginning("r.id", which.id_prefix)
     if which.ended_before is not None:
         conditions.append("r.ended_at < :ended_before")
     if which.waiting:
@@ -181,6 +207,32 @@ def _between(created_at: str, key: str, low: ListPlace | None, high: ListPlace |
         yield f"({created_at}, {key}) < (:high_at, :high_key)"
 
 
+def _named(dialect: Dialect) -> str:
+    """Return the condition for runs with these ids. They are found first, by their index alone.
+
+    With the namespace beside the ids, SQLite would rather read a whole list in its order than sort a few runs.
+    """
+    ids = dialect.one_of("named.id", "ids")
+    keys = f"SELECT named.key FROM holdfast_runs AS named WHERE named.namespace = :namespace AND {ids}"
+    return dialect.one_found_by("r.key", keys)
+
+
+def _beginning(column: str, prefix: str) -> Iterator[str]:
+    yield f"{column} >= :id_prefix"
+    if text_after(prefix) is not None:
+        yield f"{column} < :after_prefix"
+
+
+def text_after(prefix: str) -> str | None:
+    """Return the least text, in the order of UTF-8 bytes, above every text with this prefix; None without such."""
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    # Halves of surrogate pairs are no characters of UTF-8.
+    return kept[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
 def _by_status(which: RunFilter) -> list[tuple[str, ...]]:
     """Return the status condition of each branch of the statement."""
     if which.attributes or which.annotations or (which.workflow is None and not which.statuses):
@@ -193,10 +245,18 @@ def _of_statuses(statuses: Collection[RunStatus]) -> tuple[str, ...]:
     return (f"r.status IN ({listed})",) if statuses else ()
 
 
-def _parameters(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> dict[str, object]:
+def _parameters(
+    which: RunFilter, low: ListPlace | None, high: ListPlace | None, dialect: Dialect
+) -> dict[str, object]:
     parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which)}
     if which.workflow is not None:
         parameters["workflow"] = which.workflow
+    if which.ids:
+        parameters["ids"] = dialect.texts(askable(which.ids))
+    if which.id_prefix is not None:
+        parameters["id_prefix"] = which.id_prefix
+        following = text_after(which.id_prefix)
+        parameters |= {} if following is None else {"after_prefix": following}
     if which.ended_before is not None:
         parameters["ended_before"] = which.ended_before
     if low is not None:
@@ -214,4 +274,6 @@ def _pairs(which: RunFilter) -> dict[str, str]:
 
 
 def _is_askable(which: RunFilter) -> bool:
-    return is_askable(which.namespace) and (which.workflow is None or is_askable(which.workflow))
+    texts = (which.namespace, which.workflow, which.id_prefix)
+    are_ids_askable = not which.ids or any(map(is_askable, which.ids))
+    return are_ids_askable and all(text is None or is_askable(text) for text in texts)

@@ -11,13 +11,20 @@ from sqlalchemy import Table
 
 from holdfast.adapters.sql.schema import tables
 from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
+from holdfast.ports.records.audit_entry import AuditEntry
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential
+from holdfast.ports.records.gatherings import Gathering
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job
-from holdfast.ports.records.limits import RateWindow, SlotName
+from holdfast.ports.records.limits import FairKey, LimitRow, RateWindow, SlotName
+from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run
-from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.schedule import ScheduleRow
+from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
+from holdfast.ports.records.workflow import WorkflowRow
 
 
 class ColumnMap:
@@ -78,6 +85,35 @@ class ColumnMap:
 
 _MAPS: Final = (
     ColumnMap(
+        ScheduleRow,
+        tables.schedules,
+        {
+            "key": "key",
+            "namespace": "namespace",
+            "name": "name",
+            "workflow": "workflow",
+            "start": "start",
+            "timing": "timing",
+            "policy": "policy",
+            "zones": "zones",
+            "next_at": "next_at",
+            "handled_until": "handled_until",
+            "last_local": "last_local",
+            "started": "started",
+            "skipped": "skipped",
+            "missed": "missed",
+            "failures": "failures",
+            "recent": "recent",
+            "changes": "changes",
+            "open_runs": "open_runs",
+            "paused": "paused",
+            "problem": "problem",
+            "declared": "declared",
+            "created_at": "created_at",
+            "updated_at": "updated_at",
+        },
+    ),
+    ColumnMap(
         Run,
         tables.runs,
         {
@@ -108,12 +144,24 @@ _MAPS: Final = (
             "deadline": "deadline",
             "concurrency_key": "concurrency_key",
             "concurrency_limit": "concurrency_limit",
+            "concurrency_waiting": "concurrency_waiting",
+            "concurrency_full": "concurrency_full",
+            "concurrency_outer": "concurrency_outer",
             "parent": "parent",
+            "parent_run": "parent_run",
             "close_policy": "close_policy",
             "children": "children",
             "queue_position": "queue_position",
             "mailbox": "mailbox",
+            "scheduled": "scheduled",
             "reported_row": "reported_row",
+            "gathered": "gathered",
+            "rate_key": "rate_key",
+            "rate_limit": "rate_limit",
+            "rate_period": "rate_period",
+            "rate_units": "rate_units",
+            "rate_counted_at": "rate_counted_at",
+            "in_rate_line": "in_rate_line",
         },
     ),
     ColumnMap(
@@ -147,6 +195,7 @@ _MAPS: Final = (
             "queue_position": "queue_position",
             "rate_limit": "rate_limit",
             "rate_period": "rate_period",
+            "turn": "turn",
             "waiting_for": "waiting_for",
             "check_after": "check_after",
             "give_up_at": "give_up_at",
@@ -198,7 +247,15 @@ _MAPS: Final = (
             "state": "state",
             "opened_at": "opened_at",
             "expires_at": "expires_at",
+            "namespace": "namespace",
+            "principal": "principal",
+            "is_registered": "is_registered",
         },
+    ),
+    ColumnMap(
+        Registration,
+        tables.registrations,
+        {"session": "session", "namespace": "namespace", "about": "about", "lease": "lease"},
     ),
     ColumnMap(
         IdempotencyReply,
@@ -235,6 +292,7 @@ _MAPS: Final = (
             "succeeded_at": "succeeded_at",
             "swept_at": "swept_at",
             "error": "error",
+            "batch": "batch",
         },
     ),
     ColumnMap(
@@ -256,6 +314,7 @@ _MAPS: Final = (
             "skipped_rows": "skipped_rows",
         },
     ),
+    ColumnMap(Gathering, tables.gatherings, {"namespace": "namespace", "name": "name", "run": "run"}),
     ColumnMap(SlotName, tables.slots, {"namespace": "namespace", "name": "name"}),
     ColumnMap(
         RateWindow,
@@ -265,7 +324,115 @@ _MAPS: Final = (
             "name": "name",
             "starts": "starts",
             "wakes_at": "wakes_at",
+            "admits_at": "admits_at",
             "updated_at": "updated_at",
+        },
+    ),
+    ColumnMap(
+        FairKey,
+        tables.fair_keys,
+        {
+            "namespace": "namespace",
+            "line": "line",
+            "key": "key",
+            "next_turn": "next_turn",
+            "weight": "weight",
+            "updated_at": "updated_at",
+        },
+    ),
+    ColumnMap(
+        LimitRow,
+        tables.limits,
+        {
+            "namespace": "namespace",
+            "name": "name",
+            "slots": "slots",
+            "rate_limit": "rate_limit",
+            "rate_period": "rate_period",
+            "is_paused": "is_paused",
+            "reason": "reason",
+            "actor_kind": "actor_kind",
+            "actor_id": "actor_id",
+            "actor_version": "actor_version",
+            "updated_at": "updated_at",
+        },
+    ),
+    ColumnMap(
+        Credential,
+        tables.credentials,
+        {
+            "id": "id",
+            "kind": "kind",
+            "label": "label",
+            "unique_label": "unique_label",
+            "principal": "principal",
+            "scopes": "scopes",
+            "namespaces": "namespaces",
+            "hash": "hash",
+            "previous_hash": "previous_hash",
+            "previous_until": "previous_until",
+            "created_at": "created_at",
+            "expires_at": "expires_at",
+            "used_at": "used_at",
+            "revoked_at": "revoked_at",
+        },
+    ),
+    ColumnMap(
+        BrowserSession,
+        tables.browser_sessions,
+        {
+            "id": "id",
+            "hash": "hash",
+            "kind": "kind",
+            "principal": "principal",
+            "credential": "credential",
+            "credential_hash": "credential_hash",
+            "scopes": "scopes",
+            "namespaces": "namespaces",
+            "created_at": "created_at",
+            "used_at": "used_at",
+            "idle": "idle",
+            "expires_at": "expires_at",
+            "ends_at": "ends_at",
+        },
+    ),
+    ColumnMap(
+        AuditEntry,
+        tables.audit_entries,
+        {
+            "namespace": "namespace",
+            "at": "at",
+            "id": "id",
+            "actor_kind": "actor_kind",
+            "actor_id": "actor_id",
+            "actor_version": "actor_version",
+            "action": "action",
+            "target": "target",
+            "request_id": "request_id",
+            "details": "details",
+        },
+    ),
+    ColumnMap(
+        NamespaceRow,
+        tables.namespaces,
+        {
+            "name": "name",
+            "created_at": "created_at",
+            "note": "note",
+            "max_active_runs": "max_active_runs",
+            "max_starts_per_minute": "max_starts_per_minute",
+        },
+    ),
+    ColumnMap(
+        WorkflowRow,
+        tables.workflows,
+        {
+            "namespace": "namespace",
+            "name": "name",
+            "version": "version",
+            "plan": "plan",
+            "schemas": "schemas",
+            "registered_at": "registered_at",
         },
     ),
     ColumnMap(

@@ -16,6 +16,9 @@ ENDED: Final = "('completed', 'failed', 'cancelled')"
 NOT_UNDER_WAY: Final = "('completed', 'failed', 'cancelled', 'pending')"
 """The statuses of runs without a slot, as SQL. Partial indexes are used only by queries with exactly this text."""
 
+WAITS_FOR_TURN: Final = "turn IS NOT NULL AND epoch = 0 AND state IN ('queued', 'limited')"
+"""The condition of `Job.waits_for_turn`, as SQL. The partial index is used only by queries with exactly this text."""
+
 metadata: Final = MetaData()
 
 
@@ -72,12 +75,24 @@ runs: Final = Table(
     _number("deadline", nullable=True),
     _name("concurrency_key", nullable=True),
     _number("concurrency_limit", nullable=True),
+    _number("concurrency_waiting", nullable=True),
+    _text("concurrency_full", nullable=True),
+    _text("concurrency_outer", nullable=True),
     _name("parent", nullable=True),
+    _name("parent_run", nullable=True),
     _name("close_policy"),
     _number("children"),
     _number("queue_position"),
     _text("mailbox", nullable=True),
+    _text("scheduled", nullable=True),
     _number("reported_row"),
+    _text("gathered", nullable=True),
+    _name("rate_key", nullable=True),
+    _number("rate_limit", nullable=True),
+    _number("rate_period", nullable=True),
+    _number("rate_units", nullable=True),
+    _number("rate_counted_at", nullable=True),
+    _number("in_rate_line"),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists read one of the next three indexes, or attributes. Of their columns only the status ever changes. Settling a job
@@ -118,18 +133,41 @@ _index(
     where="status = 'pending' AND start_at IS NOT NULL",
 )
 _index(
+    "holdfast_runs_start_of_namespace",
+    runs.c.namespace,
+    runs.c.start_at,
+    where="status = 'pending' AND start_at IS NOT NULL",
+)
+_index(
     "holdfast_runs_waiting",
     runs.c.namespace,
     runs.c.concurrency_key,
     runs.c.queue_position,
     runs.c.key,
-    where="status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL",
+    where="status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL AND in_rate_line = 0",
+)
+_index(
+    "holdfast_runs_rated",
+    runs.c.namespace,
+    runs.c.rate_key,
+    runs.c.queue_position,
+    runs.c.key,
+    where="status = 'pending' AND start_at IS NULL AND in_rate_line = 1",
 )
 _index(
     "holdfast_runs_slots",
     runs.c.namespace,
     runs.c.concurrency_key,
     where=f"status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL",
+)
+# Starts under a bound count the open runs of their key, whatever keeps those, and find the oldest of them.
+_index(
+    "holdfast_runs_of_key",
+    runs.c.namespace,
+    runs.c.concurrency_key,
+    runs.c.created_at,
+    runs.c.key,
+    where=f"status NOT IN {ENDED} AND concurrency_key IS NOT NULL",
 )
 _index(
     "holdfast_runs_deadline",
@@ -181,6 +219,7 @@ jobs: Final = Table(
     _number("queue_position"),
     _number("rate_limit", nullable=True),
     _number("rate_period", nullable=True),
+    _number("turn", nullable=True),
 )
 _index(
     "holdfast_jobs_claim",
@@ -195,6 +234,14 @@ _index(
 _index(
     "holdfast_jobs_sleeping",
     jobs.c.wake_at,
+    where="state = 'sleeping'",
+)
+# Counts of queues go through it; only jobs that fall asleep or wake pay for it.
+_index(
+    "holdfast_jobs_sleeping_of_queue",
+    jobs.c.namespace,
+    jobs.c.queue,
+    jobs.c.definition,
     where="state = 'sleeping'",
 )
 _index(
@@ -229,6 +276,15 @@ _index(
     jobs.c.namespace,
     jobs.c.concurrency_key,
     where="state = 'queued' AND rate_limit IS NOT NULL",
+)
+_index(
+    "holdfast_jobs_turns",
+    jobs.c.namespace,
+    jobs.c.queue,
+    jobs.c.definition,
+    jobs.c.turn,
+    jobs.c.run,
+    where=WAITS_FOR_TURN,
 )
 _index(
     "holdfast_jobs_external",
@@ -274,6 +330,9 @@ sessions: Final = Table(
     _name("state"),
     _number("opened_at"),
     _number("expires_at"),
+    _name("namespace"),
+    _name("principal", nullable=True),
+    _number("is_registered"),
 )
 # Without `expires_at`, which every renewal changes: each would have to write the index as well.
 _index(
@@ -281,6 +340,18 @@ _index(
     sessions.c.id,
     where="state = 'open'",
 )
+
+registrations: Final = Table(
+    "holdfast_worker_registry",
+    metadata,
+    _key("session"),
+    _name("namespace"),
+    _text("about"),
+    _number("lease"),
+)
+"""One row for each open session that is shown to people, deleted with its end."""
+
+_index("holdfast_worker_registry_listed", registrations.c.namespace, registrations.c.session)
 
 replies: Final = Table(
     "holdfast_idempotency_replies",
@@ -294,6 +365,15 @@ replies: Final = Table(
 
 leaders: Final = Table("holdfast_leaders", metadata, _key("name"), _name("session"), _number("expires_at"))
 
+gatherings: Final = Table(
+    "holdfast_gatherings",
+    metadata,
+    _key("namespace"),
+    _key("name"),
+    _name("run"),
+)
+"""One row for each run that still gathers starts: its key is the name by which the next start finds it."""
+
 slots: Final = Table("holdfast_concurrency_limits", metadata, _key("namespace"), _key("name"))
 """One row for each concurrency limit, locked whenever a slot is assigned. The holders are marked in their own rows."""
 
@@ -304,9 +384,130 @@ rates: Final = Table(
     _key("name"),
     _text("starts"),
     _number("wakes_at", nullable=True),
+    _number("admits_at", nullable=True),
     _number("updated_at"),
 )
+_index(
+    "holdfast_rate_limits_due",
+    rates.c.admits_at,
+    rates.c.namespace,
+    rates.c.name,
+    where="admits_at IS NOT NULL",
+)
 """One row for each rate limit, with its recent claims. Locked when its jobs are claimed or queued."""
+
+fair_keys: Final = Table(
+    "holdfast_fair_keys",
+    metadata,
+    _key("namespace"),
+    _key("line"),
+    _key("key"),
+    _number("next_turn"),
+    _number("weight"),
+    _number("updated_at"),
+)
+"""One row for each key among which the runs of a workflow share a queue. Locked by starts of that key only."""
+
+_index("holdfast_fair_keys_highest", fair_keys.c.namespace, fair_keys.c.line, fair_keys.c.next_turn)
+
+limits: Final = Table(
+    "holdfast_limits",
+    metadata,
+    _key("namespace"),
+    _key("name"),
+    _number("slots", nullable=True),
+    _number("rate_limit", nullable=True),
+    _number("rate_period", nullable=True),
+    _number("is_paused"),
+    _text("reason"),
+    _text("actor_kind"),
+    _text("actor_id"),
+    _text("actor_version"),
+    _number("updated_at"),
+)
+"""One row for each limit that an operator has changed, and each queue that one has paused."""
+
+credentials: Final = Table(
+    "holdfast_credentials",
+    metadata,
+    _key("id"),
+    _name("kind"),
+    _text("label"),
+    _name("unique_label", nullable=True),
+    _text("principal"),
+    _text("scopes"),
+    _text("namespaces"),
+    _text("hash"),
+    _text("previous_hash", nullable=True),
+    _number("previous_until", nullable=True),
+    _number("created_at"),
+    _number("expires_at", nullable=True),
+    _number("used_at", nullable=True),
+    _number("revoked_at", nullable=True),
+    UniqueConstraint("unique_label", name="holdfast_credentials_label"),
+)
+"""One row for each credential. No secret is stored, only its SHA-256."""
+_index("holdfast_credentials_in_order", credentials.c.created_at, credentials.c.id)
+
+browser_sessions: Final = Table(
+    "holdfast_browser_sessions",
+    metadata,
+    _key("id"),
+    _text("hash"),
+    _name("kind"),
+    _name("principal"),
+    _text("credential", nullable=True),
+    _text("credential_hash", nullable=True),
+    _text("scopes"),
+    _text("namespaces"),
+    _number("created_at"),
+    _number("used_at"),
+    _number("idle"),
+    _number("expires_at"),
+    _number("ends_at"),
+)
+"""One row for each browser that is signed in. No secret is stored, only its SHA-256."""
+_index("holdfast_browser_sessions_of_principal", browser_sessions.c.principal, browser_sessions.c.kind)
+_index("holdfast_browser_sessions_ended", browser_sessions.c.ends_at)
+
+audit_entries: Final = Table(
+    "holdfast_audit_entries",
+    metadata,
+    _key("namespace"),
+    _number("at", key=True),
+    _key("id"),
+    _text("actor_kind"),
+    _text("actor_id"),
+    _text("actor_version"),
+    _name("action"),
+    _text("target"),
+    _text("request_id", nullable=True),
+    _text("details"),
+)
+"""One row for each administrative action that is in no run's history."""
+
+namespaces: Final = Table(
+    "holdfast_namespaces",
+    metadata,
+    _key("name"),
+    _number("created_at"),
+    _text("note"),
+    _number("max_active_runs", nullable=True),
+    _number("max_starts_per_minute", nullable=True),
+)
+"""One row for each namespace that was created; one that is only used has none."""
+
+workflows: Final = Table(
+    "holdfast_workflows",
+    metadata,
+    _key("namespace"),
+    _key("name"),
+    _key("version"),
+    _name("plan"),
+    _text("schemas"),
+    _number("registered_at"),
+)
+"""One row for each version of a workflow that workers have registered in a namespace, with its schemas."""
 
 notes: Final = Table(
     "holdfast_attempt_output",
@@ -429,7 +630,45 @@ sinks: Final = Table(
     _number("succeeded_at", nullable=True),
     _number("swept_at", nullable=True),
     _text("error", nullable=True),
+    _text("batch", nullable=True),
     UniqueConstraint("namespace", "name", name="holdfast_sinks_name"),
+)
+
+schedules: Final = Table(
+    "holdfast_schedules",
+    metadata,
+    _key("key"),
+    _name("namespace"),
+    _name("name"),
+    _name("workflow"),
+    _text("start"),
+    _text("timing"),
+    _text("policy"),
+    _text("zones"),
+    _number("next_at", nullable=True),
+    _number("handled_until"),
+    _text("last_local", nullable=True),
+    _number("started"),
+    _number("skipped"),
+    _number("missed"),
+    _number("failures"),
+    _text("recent"),
+    _text("changes"),
+    _text("open_runs"),
+    _text("paused", nullable=True),
+    _text("problem", nullable=True),
+    _text("declared", nullable=True),
+    _number("created_at"),
+    _number("updated_at"),
+    UniqueConstraint("namespace", "name", name="holdfast_schedules_name"),
+)
+# Not partial: no NULL is ever due, and a database without partial indexes can have it too.
+_index(
+    "holdfast_schedules_next",
+    schedules.c.namespace,
+    schedules.c.workflow,
+    schedules.c.next_at,
+    schedules.c.key,
 )
 
 outbox: Final = Table(

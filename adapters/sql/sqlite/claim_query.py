@@ -4,7 +4,14 @@
 
 from collections.abc import Sequence
 
-from holdfast.adapters.sql.dialect import CLAIM_COLUMNS, CLAIM_ORDER, CLAIMABLE, Dialect, claimed_rows
+from holdfast.adapters.sql.dialect import (
+    CLAIM_COLUMNS,
+    CLAIM_ORDER,
+    CLAIMABLE,
+    IS_OPEN_QUEUE,
+    Dialect,
+    claimed_rows,
+)
 
 
 def claim_query(dialect: Dialect, jobs: Sequence[str], sessions: Sequence[str]) -> str:
@@ -13,7 +20,8 @@ def claim_query(dialect: Dialect, jobs: Sequence[str], sessions: Sequence[str]) 
     claims = dialect.table_of("queue_claims", "l", CLAIM_COLUMNS)
     return (
         f"WITH picked AS (SELECT l.claim, l.most, {columns} FROM {claims} "
-        "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
+        f"CROSS JOIN holdfast_jobs AS j WHERE {IS_OPEN_QUEUE} "
+        "AND j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
         "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
         f"AND job.state = 'queued' AND {CLAIMABLE} ORDER BY job.queue_position, job.run, job.number LIMIT :most)), "
         f"placed AS (SELECT *, row_number() OVER (PARTITION BY claim ORDER BY {CLAIM_ORDER}) AS place "

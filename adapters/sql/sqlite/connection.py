@@ -33,10 +33,13 @@ from holdfast.adapters.sql.transaction import Statements
 from holdfast.adapters.sql.user_transactions import BodyCursor, for_bodies, in_body
 from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
+from holdfast.ports.read_limits import ReadLimit
 from holdfast.ports.urls import shown_url
 
 BUSY_SECONDS_MAX: Final = 5.0
 """How long SQLite itself waits for another process's transaction before a try fails."""
+LIMIT_CHECKED_EVERY: Final = 20_000
+"""After how many steps of its program a query is checked against its limit: about a millisecond."""
 VERSION_MIN: Final = (3, 35)
 READERS_KEPT: Final = 4
 READERS_MAX: Final = 32
@@ -92,6 +95,22 @@ def _translated() -> Generator[None]:
         raise from_sqlite(error.orig or error) from error
     except (sqlite3.Error, OverflowError, UnicodeError) as error:
         raise from_sqlite(error) from error
+
+
+@contextlib.contextmanager
+def _limited(connection: sqlite3.Connection, limit: ReadLimit | None) -> Generator[None]:
+    """Stop the statements of a connection at a limit. SQLite calls the check in the thread of the query."""
+    if limit is None:
+        yield
+        return
+    until = time.monotonic() + limit.seconds
+    connection.set_progress_handler(
+        lambda: limit.is_abandoned or time.monotonic() >= until, LIMIT_CHECKED_EVERY
+    )
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 class _BodyCursor(BodyCursor, sqlite3.Cursor):
@@ -256,12 +275,13 @@ class SqliteDatabase:
             self._lock.release()
 
     @contextlib.contextmanager
-    def reader(self, seconds: float, /) -> Generator[SqliteLink]:
+    def reader(self, seconds: float, limit: ReadLimit | None = None, /) -> Generator[SqliteLink]:
         """See `Database.reader`."""
         lent = self._readers.take(seconds)
         is_sound = False
         try:
-            yield SqliteLink(lent.connection)
+            with _limited(lent.connection, limit):
+                yield SqliteLink(lent.connection)
             is_sound = True
         finally:
             self._readers.release(lent, is_sound=is_sound)

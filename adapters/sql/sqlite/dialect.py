@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 from sqlalchemy import Table
 
-from holdfast.adapters.sql.dialect import (
-    ANNOTATION_TEXT,
-    JSON_ENCODER,
-    OnConflict,
-    Write,
-    joined,
-)
+from holdfast.adapters.sql.dialect import ANNOTATION_TEXT, JSON_ENCODER, OnConflict, Write, joined
 from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
 from holdfast.adapters.sql.sqlite.claim_query import claim_query
 from holdfast.adapters.sql.sqlite.waiting_searches import rowid_searches
@@ -33,6 +27,10 @@ class SqliteDialect:
     def one_of(self, column: str, parameter: str) -> str:
         """See `Dialect.one_of`."""
         return f"{column} IN (SELECT value FROM json_each(:{parameter}))"
+
+    def one_found_by(self, column: str, query: str) -> str:
+        """See `Dialect.one_found_by`."""
+        return f"{column} IN ({query})"
 
     def texts(self, values: Sequence[str]) -> object:
         """See `Dialect.texts`."""

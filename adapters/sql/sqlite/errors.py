@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final
 
-from holdfast.adapters.sql.errors import SETUP_HINT, DiskFullError, TransientError
+from holdfast.adapters.sql.errors import SETUP_HINT, DiskFullError, StatementStoppedError, TransientError
 from holdfast.ports.errors import (
     AccessDeniedError,
     ConflictError,
@@ -22,7 +22,6 @@ _TRANSIENT: Final = frozenset(
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_INTERRUPT,
         sqlite3.SQLITE_NOMEM,
     }
 )
@@ -41,6 +40,8 @@ def from_sqlite(error: Exception) -> HoldfastError:
     primary = None if code is None else code & _PRIMARY
     if primary == sqlite3.SQLITE_FULL:
         return DiskFullError(message)
+    if primary == sqlite3.SQLITE_INTERRUPT:
+        return StatementStoppedError(message)
     if primary in _DENIED:
         return AccessDeniedError(
             f"the database's file, or its folder, can't be written by this user: {message}"

@@ -49,9 +49,7 @@ class UnregisteredChildRule:
             child = self._workflow(self._origins.of(node.func, module, scope))
             if child is not None and child.origin not in registered:
                 yield NodeFinding(
-                    node,
-                    UNREGISTERED,
-                    f"{written(node.func)}() starts a workflow that no engine here has",
+                    node, UNREGISTERED, f"{written(node.func)}() starts a workflow that no engine here has"
                 )
 
     def _listed(self, call: ast.Call, module: Module) -> set[str] | None:

@@ -1,8 +1,6 @@
 """Findings inside one function, before they are assigned to a workflow."""
 
 import ast
-from collections.abc import Callable
-from typing import TypeAlias
 
 import attrs
 
@@ -30,9 +28,6 @@ class CodeLocation:
 
     module: Module
     scope: Scope
-
-
-Found: TypeAlias = Callable[[NodeFinding], None]
 
 
 def written(node: ast.AST) -> str:

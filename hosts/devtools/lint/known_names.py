@@ -38,12 +38,13 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def _all(module: str, names: str) -> tuple[str, ...]:
+def names_in(module: str, names: str) -> tuple[str, ...]:
+    """Return the dotted names of what is in a module; `names` has spaces between them."""
     return tuple(f"{module}.{name}" for name in words(names))
 
 
 def _of_loops(names: str) -> tuple[str, ...]:
-    return tuple(name for loop in _LOOPS for name in _all(loop, names))
+    return tuple(name for loop in _LOOPS for name in names_in(loop, names))
 
 
 _CLOCK: Final = NameProblem(CLOCK, "reads the machine's clock, which returns another time in a replay")
@@ -64,66 +65,70 @@ _NAMES: Final[Mapping[str, NameProblem]] = {
         (
             _CLOCK,
             (
-                *_all("time", "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns"),
-                *_all("time", "process_time process_time_ns thread_time thread_time_ns clock_gettime"),
-                *_all("datetime.datetime", "now utcnow today"),
+                *names_in("time", "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns"),
+                *names_in("time", "process_time process_time_ns thread_time thread_time_ns clock_gettime"),
+                *names_in("datetime.datetime", "now utcnow today"),
                 "datetime.date.today",
-                *_all("django.utils.timezone", "now localdate localtime"),
-                *_all("pendulum", "now today yesterday tomorrow"),
-                *_all("arrow", "now utcnow"),
-                *_all("pandas.Timestamp", "now utcnow today"),
-                *_all("whenever", "Instant.now ZonedDateTime.now"),
+                *names_in("django.utils.timezone", "now localdate localtime"),
+                *names_in("pendulum", "now today yesterday tomorrow"),
+                *names_in("arrow", "now utcnow"),
+                *names_in("pandas.Timestamp", "now utcnow today"),
+                *names_in("whenever", "Instant.now ZonedDateTime.now"),
             ),
         ),
         (_BLOCKING, ("time.sleep",)),
         (
             _CHANCE,
             (
-                *_all("uuid", "uuid1 uuid4 uuid6 uuid7 uuid8 getnode"),
-                *_all("os", "urandom getrandom"),
-                *_all("uuid_utils", "uuid1 uuid4 uuid6 uuid7"),
-                *_all("ulid", "new ULID"),
-                *_all("nanoid", "generate"),
-                *_all("shortuuid", "uuid random"),
+                *names_in("uuid", "uuid1 uuid4 uuid6 uuid7 uuid8 getnode"),
+                *names_in("os", "urandom getrandom"),
+                *names_in("uuid_utils", "uuid1 uuid4 uuid6 uuid7"),
+                *names_in("ulid", "new ULID"),
+                *names_in("nanoid", "generate"),
+                *names_in("shortuuid", "uuid random"),
             ),
         ),
         (
             _ENVIRONMENT,
             (
-                *_all("os", "environ environb getenv getenvb getpid getppid getcwd getlogin uname cpu_count"),
-                *_all("os", "getuid getloadavg times process_cpu_count sched_getaffinity"),
-                *_all("sys", "argv stdin"),
-                *_all("platform", "node platform system machine release uname python_version processor"),
-                *_all("socket", "gethostname getfqdn"),
-                *_all("getpass", "getuser getpass"),
-                *_all("pathlib.Path", "cwd home"),
-                *_all("locale", "getlocale getdefaultlocale localeconv"),
+                *names_in(
+                    "os", "environ environb getenv getenvb getpid getppid getcwd getlogin uname cpu_count"
+                ),
+                *names_in("os", "getuid getloadavg times process_cpu_count sched_getaffinity"),
+                *names_in("sys", "argv stdin"),
+                *names_in("platform", "node platform system machine release uname python_version processor"),
+                *names_in("socket", "gethostname getfqdn"),
+                *names_in("getpass", "getuser getpass"),
+                *names_in("pathlib.Path", "cwd home"),
+                *names_in("locale", "getlocale getdefaultlocale localeconv"),
             ),
         ),
         (
             _OUTSIDE,
             (
-                *_all("builtins", "open input"),
-                *_all("io", "open open_code FileIO"),
-                *_all("os", "open read write listdir scandir walk stat lstat remove unlink rename replace"),
-                *_all("os", "mkdir makedirs rmdir removedirs link symlink readlink chmod chown truncate"),
-                *_all("os", "system popen access utime pipe sync statvfs"),
-                *_all("os.path", "exists lexists isfile isdir islink ismount getsize getmtime getatime"),
-                *_all("os.path", "getctime realpath samefile expanduser expandvars"),
-                *_all("asyncio", "open_connection open_unix_connection start_server start_unix_server"),
-                *_all("asyncio", "create_subprocess_exec create_subprocess_shell"),
-                *_all("sqlalchemy", "create_engine engine.create_engine"),
-                *_all("sqlalchemy.orm", "Session sessionmaker scoped_session"),
-                *_all("sqlalchemy.ext.asyncio", "create_async_engine AsyncSession async_sessionmaker"),
-                *_all("codecs", "open"),
-                *_all("gzip", "open GzipFile"),
-                *_all("bz2", "open"),
-                *_all("lzma", "open"),
-                *_all("zipfile", "ZipFile"),
-                *_all("tarfile", "open"),
-                *_all("http.client", "HTTPConnection HTTPSConnection"),
-                *_all("urllib.request", "urlopen urlretrieve build_opener"),
-                *_all("webbrowser", "open open_new"),
+                *names_in("builtins", "open input"),
+                *names_in("io", "open open_code FileIO"),
+                *names_in(
+                    "os", "open read write listdir scandir walk stat lstat remove unlink rename replace"
+                ),
+                *names_in("os", "mkdir makedirs rmdir removedirs link symlink readlink chmod chown truncate"),
+                *names_in("os", "system popen access utime pipe sync statvfs"),
+                *names_in("os.path", "exists lexists isfile isdir islink ismount getsize getmtime getatime"),
+                *names_in("os.path", "getctime realpath samefile expanduser expandvars"),
+                *names_in("asyncio", "open_connection open_unix_connection start_server start_unix_server"),
+                *names_in("asyncio", "create_subprocess_exec create_subprocess_shell"),
+                *names_in("sqlalchemy", "create_engine engine.create_engine"),
+                *names_in("sqlalchemy.orm", "Session sessionmaker scoped_session"),
+                *names_in("sqlalchemy.ext.asyncio", "create_async_engine AsyncSession async_sessionmaker"),
+                *names_in("codecs", "open"),
+                *names_in("gzip", "open GzipFile"),
+                *names_in("bz2", "open"),
+                *names_in("lzma", "open"),
+                *names_in("zipfile", "ZipFile"),
+                *names_in("tarfile", "open"),
+                *names_in("http.client", "HTTPConnection HTTPSConnection"),
+                *names_in("urllib.request", "urlopen urlretrieve build_opener"),
+                *names_in("webbrowser", "open open_new"),
                 *_of_loops(
                     "create_connection create_server create_datagram_endpoint getaddrinfo getnameinfo "
                     "sock_recv sock_sendall sock_connect sock_accept sendfile start_tls "
@@ -135,12 +140,12 @@ _NAMES: Final[Mapping[str, NameProblem]] = {
         (
             _THREADS,
             (
-                *_all("asyncio", "to_thread run run_coroutine_threadsafe Runner new_event_loop"),
-                *_all("anyio", "run to_thread.run_sync from_thread.run to_process.run_sync"),
-                *_all("asgiref.sync", "sync_to_async async_to_sync"),
-                *_all("starlette.concurrency", "run_in_threadpool"),
-                *_all("fastapi.concurrency", "run_in_threadpool"),
-                *_all("os", "fork forkpty posix_spawn spawnv execv execve"),
+                *names_in("asyncio", "to_thread run run_coroutine_threadsafe Runner new_event_loop"),
+                *names_in("anyio", "run to_thread.run_sync from_thread.run to_process.run_sync"),
+                *names_in("asgiref.sync", "sync_to_async async_to_sync"),
+                *names_in("starlette.concurrency", "run_in_threadpool"),
+                *names_in("fastapi.concurrency", "run_in_threadpool"),
+                *names_in("os", "fork forkpty posix_spawn spawnv execv execve"),
                 *_of_loops(
                     "run_in_executor run_until_complete run_forever add_signal_handler "
                     "call_soon_threadsafe set_default_executor stop close"
@@ -149,28 +154,32 @@ _NAMES: Final[Mapping[str, NameProblem]] = {
         ),
         (
             _EXITS,
-            (*_all("sys", "exit"), *_all("os", "_exit abort kill"), *_all("builtins", "exit quit")),
+            (
+                *names_in("sys", "exit"),
+                *names_in("os", "_exit abort kill"),
+                *names_in("builtins", "exit quit"),
+            ),
         ),
         (_ADDRESSES, ("builtins.hash", "builtins.id")),
         (
             _PRINTS,
             (
                 "builtins.print",
-                *_all("pprint", "pprint pp"),
-                *_all("traceback", "print_exc print_exception print_stack print_tb print_last"),
+                *names_in("pprint", "pprint pp"),
+                *names_in("traceback", "print_exc print_exception print_stack print_tb print_last"),
                 *(
                     name
                     for one in ("stdout", "stderr")
-                    for name in _all(f"sys.{one}", "write writelines buffer")
+                    for name in names_in(f"sys.{one}", "write writelines buffer")
                 ),
-                *_all("click", "echo secho"),
-                *_all("typer", "echo secho"),
-                *_all("rich", "print print_json"),
-                *_all("json", "dump"),
-                *_all("pickle", "dump"),
-                *_all("marshal", "dump"),
-                *_all("tomli_w", "dump"),
-                *_all("numpy", "save savez savez_compressed savetxt"),
+                *names_in("click", "echo secho"),
+                *names_in("typer", "echo secho"),
+                *names_in("rich", "print print_json"),
+                *names_in("json", "dump"),
+                *names_in("pickle", "dump"),
+                *names_in("marshal", "dump"),
+                *names_in("tomli_w", "dump"),
+                *names_in("numpy", "save savez savez_compressed savetxt"),
             ),
         ),
     )
@@ -196,17 +205,7 @@ _MODULES: Final[Mapping[str, NameProblem]] = {
     )
     for module in words(modules)
 }
-_PLAIN_ENDINGS: Final = (
-    "Error",
-    "Exception",
-    "Warning",
-    "Timeout",
-    "Limits",
-    "URL",
-    "Auth",
-    "escape",
-    "compare_digest",
-)
+_PLAIN_ENDINGS: Final = words("Error Exception Warning Timeout Limits URL Auth escape compare_digest")
 """Endings of names of classes and functions without external effects."""
 
 _PATH_METHODS: Final = frozenset(
@@ -219,25 +218,25 @@ _PATH_METHODS: Final = frozenset(
 _FILES: Final = frozenset(
     f"{one}()"
     for one in (
-        *_all("typing", "IO TextIO BinaryIO"),
-        *_all("io", "TextIOWrapper TextIOBase IOBase RawIOBase BufferedWriter"),
+        *names_in("typing", "IO TextIO BinaryIO"),
+        *names_in("io", "TextIOWrapper TextIOBase IOBase RawIOBase BufferedWriter"),
     )
 )
 """Types of variables that hold a file opened elsewhere, or something with the same methods."""
 _FILE_METHODS: Final = frozenset(words("write writelines truncate flush"))
 _SEEDED: Final = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 """Random generators that repeat their numbers if they get a seed."""
-_OF_NOW: Final = frozenset(_all("time", "localtime gmtime ctime asctime strftime"))
+_OF_NOW: Final = frozenset(names_in("time", "localtime gmtime ctime asctime strftime"))
 """Functions that read the clock when called without a time, which is the second argument of `strftime`."""
 
 _SHARED_WHEN_GLOBAL: Final = frozenset(
     (
-        *_all("asyncio", "Lock() Event() Condition() Semaphore() BoundedSemaphore() Barrier()"),
-        *_all("asyncio", "Queue() PriorityQueue() LifoQueue() Future()"),
-        *_all("itertools", "count() cycle()"),
-        *_all("builtins", "iter()"),
-        *_all("random", "Random()"),
-        *_all("numpy.random", "default_rng() RandomState()"),
+        *names_in("asyncio", "Lock() Event() Condition() Semaphore() BoundedSemaphore() Barrier()"),
+        *names_in("asyncio", "Queue() PriorityQueue() LifoQueue() Future()"),
+        *names_in("itertools", "count() cycle()"),
+        *names_in("builtins", "iter()"),
+        *names_in("random", "Random()"),
+        *names_in("numpy.random", "default_rng() RandomState()"),
     )
 )
 

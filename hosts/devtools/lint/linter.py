@@ -3,7 +3,8 @@
 import ast
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
@@ -181,25 +182,11 @@ class _Linter:
             return
         self._found.setdefault((finding.path, finding.line, finding.column, finding.code), finding)
 
-    def _guard(self, module: Module) -> "_Guard":
-        return _Guard(self._program, module)
-
-
-class _Guard:
-    """A guard that records a module as unreadable if its code is nested too deeply, and lets the linter continue."""
-
-    def __init__(self, program: Program, module: Module) -> None:
-        self._program = program
-        self._module = module
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        if kind is not RecursionError:
-            return False
-        path = self._module.path
-        self._program.unreadable[path] = Unreadable(
-            path=self._module.shown, reason="nested too deeply to be checked"
-        )
-        return True
+    @contextmanager
+    def _guard(self, module: Module) -> Generator[None]:
+        """Record a module as unreadable if its code is nested too deeply, and let the linter continue."""
+        try:
+            yield
+        except RecursionError:
+            reason = "nested too deeply to be checked"
+            self._program.unreadable[module.path] = Unreadable(path=module.shown, reason=reason)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
-from holdfast.hosts.devtools.lint.known_names import why_not_share, words
+from holdfast.hosts.devtools.lint.known_names import names_in, why_not_share, words
 from holdfast.hosts.devtools.lint.modules import Definition, Module
 from holdfast.hosts.devtools.lint.name_resolution import Origins
 from holdfast.hosts.devtools.lint.rules import SHARED
@@ -13,20 +13,11 @@ from holdfast.hosts.devtools.lint.scopes import Assigned, Imported, Scope, nodes
 
 _CONTAINERS: Final = frozenset(
     {
-        *("builtins.list()", "builtins.dict()", "builtins.set()", "collections.defaultdict()"),
-        *(
-            "collections.deque()",
-            "collections.Counter()",
-            "collections.OrderedDict()",
-            "collections.ChainMap()",
-        ),
-        *("typing.List()", "typing.Dict()", "typing.Set()", "weakref.WeakValueDictionary()"),
-        *(
-            "collections.abc.MutableMapping()",
-            "collections.abc.MutableSequence()",
-            "collections.abc.MutableSet()",
-        ),
-        *("weakref.WeakKeyDictionary()", "weakref.WeakSet()", "builtins.bytearray()"),
+        *names_in("builtins", "list() dict() set() bytearray()"),
+        *names_in("collections", "defaultdict() deque() Counter() OrderedDict() ChainMap()"),
+        *names_in("collections.abc", "MutableMapping() MutableSequence() MutableSet()"),
+        *names_in("typing", "List() Dict() Set()"),
+        *names_in("weakref", "WeakValueDictionary() WeakKeyDictionary() WeakSet()"),
     }
 )
 CHANGES: Final = frozenset(

@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import Final
 
-from holdfast.hosts.devtools.lint.known_names import is_known
+from holdfast.hosts.devtools.lint.known_names import is_known, names_in
 from holdfast.hosts.devtools.lint.modules import Definition, Module
 from holdfast.hosts.devtools.lint.program import Program
 from holdfast.hosts.devtools.lint.scopes import (
@@ -30,14 +30,9 @@ _BUILTINS: Final = frozenset(dir(builtins))
 _OURS: Final = re.compile(r"holdfast\.(?:kernel\.authoring\.\w+\.)?(?=\w)")
 _SETS: Final = frozenset(
     {
-        *(
-            "builtins.set()",
-            "builtins.frozenset()",
-            "typing.Set()",
-            "typing.FrozenSet()",
-            "typing.AbstractSet()",
-        ),
-        *("typing.MutableSet()", "collections.abc.Set()", "collections.abc.MutableSet()"),
+        *names_in("builtins", "set() frozenset()"),
+        *names_in("typing", "Set() FrozenSet() AbstractSet() MutableSet()"),
+        *names_in("collections.abc", "Set() MutableSet()"),
     }
 )
 _SET_METHODS: Final = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})

@@ -5,32 +5,21 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
+from holdfast.hosts.devtools.lint.known_names import names_in
 from holdfast.hosts.devtools.lint.name_resolution import Origins
 from holdfast.hosts.devtools.lint.rules import SET_ORDER
 from holdfast.hosts.devtools.lint.scopes import Annotated, Assigned
 
 _IN_ORDER: Final = frozenset(
     {
-        *(
-            f"builtins.{name}"
-            for name in ("list", "tuple", "enumerate", "iter", "zip", "map", "filter", "str", "repr")
-        ),
-        *("builtins.dict.fromkeys", "collections.deque", "functools.reduce", "asyncio.as_completed"),
-        *(
-            f"itertools.{name}"
-            for name in ("chain", "islice", "product", "permutations", "combinations", "batched")
-        ),
-        *(
-            f"itertools.{name}"
-            for name in ("cycle", "accumulate", "groupby", "starmap", "takewhile", "dropwhile")
-        ),
+        *names_in("builtins", "list tuple enumerate iter zip map filter str repr dict.fromkeys"),
+        *("collections.deque", "functools.reduce", "asyncio.as_completed"),
+        *names_in("itertools", "chain islice product permutations combinations batched cycle accumulate"),
+        *names_in("itertools", "groupby starmap takewhile dropwhile"),
     }
 )
 """Functions whose results show the order of their arguments."""
-_ORDER_FREE: Final = frozenset(
-    f"builtins.{name}"
-    for name in ("sorted", "set", "frozenset", "sum", "min", "max", "any", "all", "len", "bool")
-)
+_ORDER_FREE: Final = frozenset(names_in("builtins", "sorted set frozenset sum min max any all len bool"))
 _TASKS: Final = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyncio.Task", "asyncio.Future"})
 _AS_COMPLETED: Final = "asyncio.as_completed"
 

@@ -1,12 +1,15 @@
-"""The doctor's examination: checks runs, limits, sinks and blobs, confirms each finding, and repairs."""
+"""The doctor's examination: checks runs, limits, sinks, schedules and blobs, confirms each finding, and repairs."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Final, TypeVar
 
 import attrs
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.hosts.inspection.limits import pause_text
+from holdfast.hosts.inspection.schedules import SCHEDULE_LATE_AFTER, schedule_rows
+from holdfast.hosts.inspection.workers import queue_infos
 from holdfast.hosts.maintenance.doctor.findings import (
     NOT_REPAIRABLE,
     REPAIR,
@@ -22,19 +25,16 @@ from holdfast.hosts.maintenance.doctor.findings import (
 from holdfast.hosts.maintenance.doctor.rehearsal import violations_after
 from holdfast.hosts.maintenance.doctor.scan import Page, Part, StoreReader
 from holdfast.hosts.maintenance.tick import Maintenance
-from holdfast.hosts.text import counted
+from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of, schema_refusal
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.invariants import Violation
+from holdfast.kernel.limits.limit_names import names_of_place
+from holdfast.kernel.rules.sink_batches import stored_batch
 from holdfast.ports.clock import instant, micros
-from holdfast.ports.errors import (
-    BlobCorruptError,
-    BlobMissingError,
-    InvalidKeyError,
-    UnreadableRowError,
-)
+from holdfast.ports.errors import BlobCorruptError, BlobMissingError, InvalidKeyError, UnreadableRowError
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.audit import (
     BlobsOf,
@@ -44,12 +44,18 @@ from holdfast.ports.queries.audit import (
     StreamPlace,
     StreamPlaces,
 )
+from holdfast.ports.queries.limits import ListLimits, QueueStates
 from holdfast.ports.queries.outbox import ListDeadLetters
 from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.queries.schedules import FindSchedule, NextScheduleNamespace
+from holdfast.ports.records.job import remote_stage_of
+from holdfast.ports.records.limits import QUEUE_LIMIT
 from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import AllSinks, RunOutlines, Waiting
+from holdfast.ports.searches import AllSinks, RunOutlines, SlotPlace, Waiting
+from holdfast.ports.tables import LIMITS
 from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.validation import check, integer
 
@@ -100,6 +106,10 @@ class _Examination:
         self._notebook.blobs = 0 if blobs else None
         self._late_before: Micros | None = None
         self._is_maintained = False
+        self._unread_before: Micros = 0
+        """When a client that reads a sink must have acknowledged what it has. That needs no worker."""
+        self._namespaces = {core.namespace}
+        """The namespaces that were seen, of which the schedules are checked."""
 
     def carry_out(self) -> Diagnosis:
         schema = _schema_finding(self._core)
@@ -108,11 +118,13 @@ class _Examination:
             return self._notebook.diagnosis()
         self._core.connect()
         now = micros(self._core.clock.now())
+        self._unread_before = now - LATE_AFTER // timedelta(microseconds=1)
         if self._persistence.read(LiveSessions(now)):
-            self._late_before = now - LATE_AFTER // timedelta(microseconds=1)
+            self._late_before = self._unread_before
         for page in self._examiner.pages():
             ours = [whole for whole in page.runs if self._is_ours(whole.run.namespace)]
             self._notebook.runs += len(ours)
+            self._namespaces |= {whole.run.namespace for whole in page.runs}
             for part in self._examiner.parts(ours):
                 self._look_at(part)
             self._note_unreadable(page)
@@ -124,6 +136,14 @@ class _Examination:
             self._look_at_sink(sink)
         for namespace in sorted({sink.namespace for sink in sinks}):
             self._look_for_dead_letters(namespace)
+        self._namespaces |= {sink.namespace for sink in all_sinks}
+        if self._namespace is None:
+            self._namespaces.update(self._namespaces_of_schedules())
+        for namespace in sorted(self._namespaces):
+            if self._is_ours(namespace):
+                self._look_at_schedules(namespace, now)
+                self._look_at_queues(namespace, now)
+                self._look_for_unserved(namespace)
         return self._notebook.diagnosis()
 
     def _is_ours(self, namespace: str) -> bool:
@@ -160,15 +180,9 @@ class _Examination:
             outline = outlines.get(one.run)
             if outline is None or not self._is_ours(outline.namespace):
                 continue
+            namespace, run_id, text = outline.namespace, outline.id, str(one.error)
             self._notebook.add(
-                DoctorFinding(
-                    code="unreadable",
-                    text=str(one.error),
-                    advice=advice_for("unreadable"),
-                    namespace=outline.namespace,
-                    run_id=outline.id,
-                    key=one.run,
-                )
+                DoctorFinding(code="unreadable", text=text, namespace=namespace, run_id=run_id, key=one.run)
             )
         self._notebook.runs += sum(self._is_ours(outline.namespace) for outline in outlines.values())
 
@@ -239,7 +253,7 @@ class _Examination:
             orphans.setdefault(key, []).append(table)
         for key, tables in orphans.items():
             text = f"there is no run with the key {key}, but rows of one: {', '.join(tables)}"
-            self._notebook.add(DoctorFinding(code="orphan", text=text, advice=advice_for("orphan"), key=key))
+            self._notebook.add(DoctorFinding(code="orphan", text=text, key=key))
 
     # Blobs --------------------------------------------------------------------------------------------------------
 
@@ -274,18 +288,54 @@ class _Examination:
     def _look_at_slots(self) -> None:
         for waiting in Waiting:
             for over in self._twice(SlotsOverLimit(waiting), lambda rows: rows):
-                if not self._is_ours(over.place.namespace):
+                if not self._is_ours(over.place.namespace) or self._is_changed(over.place, waiting):
                     continue
                 what = f"{over.used} {waiting.value} hold a slot of {over.place.key!r}, but at most {over.limit} may"
-                self._notebook.add(
-                    DoctorFinding(
-                        code="S10",
-                        text=what,
-                        advice=advice_for("S10"),
-                        namespace=over.place.namespace,
-                        key=over.place.key,
+                namespace, key = over.place
+                self._notebook.add(DoctorFinding(code="S10", text=what, namespace=namespace, key=key))
+
+    def _is_changed(self, place: SlotPlace, waiting: Waiting) -> bool:
+        """Whether a limit was ever changed while running: lowering it interrupts nothing."""
+        names = names_of_place(place, waiting)
+        return bool(self._persistence.transact(lambda tx: tx.get(LIMITS, names)))
+
+    def _look_at_queues(self, namespace: str, now: Micros) -> None:
+        """Report paused queues in which jobs wait."""
+        query = ListLimits(namespace=namespace)
+        while page := self._persistence.read(query):
+            for row in page:
+                queue = row.name.removeprefix(QUEUE_LIMIT)
+                if not row.is_paused or not row.name.startswith(QUEUE_LIMIT):
+                    continue
+                (state,) = self._persistence.read(QueueStates(namespace, (queue,)))
+                if state.queued:
+                    wait = "waits" if state.queued == 1 else "wait"
+                    text = f"{pause_text(row, now, UTC)}: {counted(state.queued, 'job')} {wait}"
+                    self._notebook.add(
+                        DoctorFinding(code="queue_paused", text=text, namespace=namespace, key=row.name)
                     )
+            query = attrs.evolve(query, after=page[-1].name)
+
+    def _look_for_unserved(self, namespace: str) -> None:
+        """Report remote stages that have waited for long, and that no live worker runs.
+
+        Of other code it can't be said: serverless hosts run it without being in the worker registry.
+        """
+        late_before = self._late_before
+        if late_before is None:
+            return
+        core = self._core.in_namespace(namespace)
+        for queue in queue_infos(core):
+            for code in queue.unserved:
+                stage, since = remote_stage_of(code.definition), code.waiting_since
+                if stage is None or since is None or micros(since) >= late_before:
+                    continue
+                jobs = (
+                    f"{counted(code.queued, 'job')} of the remote stage {stage!r} in the queue {queue.name!r}"
                 )
+                text = f"{jobs} {'waits' if code.queued == 1 else 'wait'} since {since}, and no live worker runs it"
+                finding = DoctorFinding(code="unserved", text=text, namespace=namespace, key=queue.name)
+                self._notebook.add(finding)
 
     def _look_at_sink(self, sink: Sink) -> None:
         late_before = self._late_before
@@ -294,6 +344,11 @@ class _Examination:
             error = f": {sink.error}" if sink.error else ""
             failed = f"has failed {counted(sink.failures, 'time')} in a row"
             text = f"it has accepted nothing since {instant(since)} and {failed}{error}"
+            self._note_sink(sink, "sink", text)
+        batch = stored_batch(sink)
+        if batch is not None and batch.streams and batch.read_at < self._unread_before:
+            events = counted(batch.rows, "event")
+            text = f"its client has not acknowledged {events} that it read at {instant(batch.read_at)}"
             self._note_sink(sink, "sink", text)
         late = 0
         for places in self._stream_pages(sink):
@@ -340,15 +395,28 @@ class _Examination:
                     f" {letter.error}"
                 )
                 finding = DoctorFinding(
-                    code="dead_letter",
-                    text=text,
-                    advice=advice_for("dead_letter"),
-                    namespace=namespace,
-                    run_id=letter.run_id,
-                    key=letter.run,
+                    code="dead_letter", text=text, namespace=namespace, run_id=letter.run_id, key=letter.run
                 )
                 self._notebook.add(finding)
-            query = attrs.evolve(query, after=page[-1])
+            query = attrs.evolve(query, after=page[-1].place)
+
+    def _namespaces_of_schedules(self) -> Iterator[str]:
+        found = self._persistence.read(NextScheduleNamespace())
+        while found is not None:
+            yield found
+            found = self._persistence.read(NextScheduleNamespace(found))
+
+    def _look_at_schedules(self, namespace: str, now: Micros) -> None:
+        for row in schedule_rows(self._core, namespace):
+            if _schedule_problem(row, now) is None:
+                continue
+            again = self._persistence.read(FindSchedule(row.schedule_name))
+            problem = None if again is None else _schedule_problem(again, now)
+            if problem is None:  # it was fired, changed or removed in the meantime
+                continue
+            code, text = problem
+            text = f"schedule {row.name!r}: {text}"
+            self._notebook.add(DoctorFinding(code=code, text=text, namespace=namespace, key=row.name))
 
     def _twice(self, query: Query[Answer], wrong: Callable[[Answer], Iterable[T]]) -> list[T]:
         """Return the problems that two successive reads both show."""
@@ -357,6 +425,19 @@ class _Examination:
             return []
         second = list(wrong(self._persistence.read(query)))
         return [one for one in second if one in first]
+
+
+def _schedule_problem(row: ScheduleRow, now: Micros) -> tuple[str, str] | None:
+    """Return the code of a finding about a schedule, and what is wrong; None if nothing is."""
+    if row.problem is not None:
+        return "schedule_blocked", f"it can't fire: {row.problem}"
+    if row.next_at is not None and now - row.next_at > SCHEDULE_LATE_AFTER:
+        late = format_duration(now - row.next_at)
+        return (
+            "schedule_late",
+            f"it was due {late} ago, and no host that has the code of {row.workflow!r} fired it",
+        )
+    return None
 
 
 def _by_place(violations: Iterable[Violation]) -> dict[tuple[str, str], list[str]]:

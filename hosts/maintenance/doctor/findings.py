@@ -36,6 +36,12 @@ _ADVICE: Final[Mapping[str, str]] = {
     "dead_letter": "Fix the sink, then `holdfast dead-letter replay --run ID`; --skip skips the event.",
     "sink": "Check the receiver of its events, and whether workers are started with it; `holdfast sink list` shows"
     " more.",
+    "schedule_late": "No host that has the code of its workflow fires it: start a worker that has it."
+    " `holdfast schedule why NAME` shows more.",
+    "schedule_blocked": "Update the schedule; or install what is missing, and then resume it.",
+    "queue_paused": "Its jobs start once it is unpaused.",
+    "unserved": "Start a remote worker that lists the stage in `stages` and serves the queue; `holdfast worker list`"
+    " shows those that are there.",
     "schema": "`holdfast db upgrade` upgrades the tables. Nothing else was checked.",
 }
 REPAIRED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S9", "C2"})
@@ -51,15 +57,20 @@ REPAIRED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
 """Invariants that a maintenance tick restores."""
 
 
+def _advice_of(finding: "DoctorFinding") -> str:
+    return advice_for(finding.code)
+
+
 @attrs.frozen(kw_only=True)
 class DoctorFinding:
     """A problem in a store, or something that waits for an operator."""
 
     code: str
-    """The violated invariant, such as `S7`; or `orphan`, `unreadable`, `blocked`, `dead_letter`, `sink` or `schema`."""
+    """The violated invariant, such as `S7`; or `orphan`, `unreadable`, `blocked`, `dead_letter`, `sink`,
+    `schedule_late`, `schedule_blocked`, `queue_paused`, `unserved` or `schema`."""
     text: str
     """What is wrong."""
-    advice: str
+    advice: str = attrs.field(default=attrs.Factory(_advice_of, takes_self=True))
     """What to do about it; empty if it is repaired."""
     namespace: str | None = None
     """The namespace; None if unknown."""
@@ -68,7 +79,7 @@ class DoctorFinding:
     generation: int | None = None
     """The generation of the run."""
     key: str | None = None
-    """The store's key of the run, or the name of the sink or limit."""
+    """The store's key of the run, or the name of the sink, limit, queue or schedule."""
     repaired: bool = False
     """Whether it was repaired."""
 

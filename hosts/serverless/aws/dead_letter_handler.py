@@ -88,11 +88,7 @@ class DeadLetterHandler:
 
 
 def dead_letter_handler(
-    engine: Engine,
-    /,
-    *,
-    rejected_queue: str | None = None,
-    client: "SQSClient | None" = None,
+    engine: Engine, /, *, rejected_queue: str | None = None, client: "SQSClient | None" = None
 ) -> DeadLetterHandler:
     """Return a handler for a function that consumes the dead-letter queue of the queue of jobs.
 

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.aws.invocations import (
     Answer,
@@ -38,28 +40,21 @@ _WAIT_MAX: Final = 900.0
 _log = logging.getLogger("holdfast.aws")
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class QueueHandler:
     """The handler that `queue_handler` returns. Call it with an SQS event and the Lambda context."""
 
-    def __init__(
-        self,
-        host: ServerlessHost,
-        messages: Messages,
-        *,
-        limit: float,
-        concurrency: int,
-        rejected_queue: str | None,
-        queues: frozenset[str] | None,
-        visibility: float = VISIBILITY,
-    ) -> None:
-        self._host = host
-        self._messages = messages
-        self._limit = limit
-        self._margin = margin_of(limit)
-        self._concurrency = concurrency
-        self._rejected_queue = rejected_queue
-        self._queues = queues
-        self._visibility = visibility
+    _host: ServerlessHost
+    _messages: Messages
+    _limit: float = attrs.field(kw_only=True, alias="limit")
+    _concurrency: int = attrs.field(kw_only=True, alias="concurrency")
+    _rejected_queue: str | None = attrs.field(kw_only=True, alias="rejected_queue")
+    _queues: frozenset[str] | None = attrs.field(kw_only=True, alias="queues")
+    _visibility: float = attrs.field(default=VISIBILITY, kw_only=True, alias="visibility")
+
+    @property
+    def _margin(self) -> float:
+        return margin_of(self._limit)
 
     def __call__(self, event: Mapping[str, Any], context: Context | None = None, /) -> Answer:
         """Handle a batch of messages. Return those to deliver again, as `batchItemFailures`.

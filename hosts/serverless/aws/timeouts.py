@@ -51,7 +51,8 @@ def _timeouts(engine: Engine) -> Iterator[tuple[str, str, int]]:
 
 
 def _bodies(stage: StagePlan) -> Iterator[tuple[str, int | None]]:
-    yield "the stage", stage.timeout_us
+    if stage.remote is None:
+        yield "the stage", stage.timeout_us
     if stage.check is not None:
         yield "the check of", stage.check.timeout_us
     if stage.cancel is not None:

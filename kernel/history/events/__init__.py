@@ -15,11 +15,17 @@ from typing import ClassVar, Final, TypeAlias
 
 from typing_extensions import override
 
+from holdfast.kernel.history.events import (
+    child_events,
+    message_events,
+    replay_events,
+    run_events,
+    stage_events,
+    step_events,
+)
 from holdfast.kernel.history.events.child_events import (
-    ChildCancelling,
     ChildCompleted,
     ChildFailed,
-    ChildSignalled,
     ChildStarted,
 )
 from holdfast.kernel.history.events.event import (
@@ -32,9 +38,11 @@ from holdfast.kernel.history.events.event import (
     facts_of,
 )
 from holdfast.kernel.history.events.message_events import (
+    CancelSent,
     ChannelClosed,
     SignalReceived,
     SignalRefused,
+    SignalSent,
     StartReceived,
     UpdateCompleted,
     UpdateFailed,
@@ -59,6 +67,7 @@ from holdfast.kernel.history.events.run_events import (
     RunContinued,
     RunCreated,
     RunFailed,
+    RunGathered,
     RunPaused,
     RunRepaired,
     RunResumed,
@@ -93,57 +102,9 @@ from holdfast.ports.structs import frozen
 
 EVENTS: Final[Mapping[str, type[HistoryEvent]]] = {
     event.type: event
-    for event in (
-        RunCreated,
-        RunAdmitted,
-        RunPaused,
-        RunResumed,
-        RunBlocked,
-        RunRepaired,
-        RunCancelling,
-        RunCompleted,
-        RunContinued,
-        RunFailed,
-        RunCancelled,
-        RunTerminated,
-        StageStarted,
-        StageTested,
-        StageSkipped,
-        StageExpanded,
-        StageSuspended,
-        StageCompleted,
-        StageRetrying,
-        StageFailed,
-        StageLost,
-        StageCancelled,
-        StageCancelFailed,
-        StepQueued,
-        StepStarted,
-        StepRetrying,
-        StepCompleted,
-        StepFailed,
-        StepCancelled,
-        ChildStarted,
-        ChildSignalled,
-        ChildCancelling,
-        ChildCompleted,
-        ChildFailed,
-        SignalReceived,
-        SignalRefused,
-        StartReceived,
-        ChannelClosed,
-        UpdateReceived,
-        UpdateCompleted,
-        UpdateFailed,
-        UpdateRejected,
-        ValuePublished,
-        FunctionBegan,
-        ClockRead,
-        PatchMarked,
-        TimerFired,
-        ResultRefused,
-        HistoryLong,
-    )
+    for module in (run_events, stage_events, step_events, child_events, message_events, replay_events)
+    for event in vars(module).values()
+    if isinstance(event, type) and issubclass(event, HistoryEvent) and "type" in vars(event)
 }
 """The class of each type of event, by type; all but `user.*`."""
 
@@ -251,11 +212,10 @@ __all__ = [
     "STEP_ENDS",
     "UPDATE_ANSWERS",
     "CallKind",
+    "CancelSent",
     "ChannelClosed",
-    "ChildCancelling",
     "ChildCompleted",
     "ChildFailed",
-    "ChildSignalled",
     "ChildStarted",
     "ClockRead",
     "DriverEvent",
@@ -276,12 +236,14 @@ __all__ = [
     "RunContinued",
     "RunCreated",
     "RunFailed",
+    "RunGathered",
     "RunPaused",
     "RunRepaired",
     "RunResumed",
     "RunTerminated",
     "SignalReceived",
     "SignalRefused",
+    "SignalSent",
     "StageAttempt",
     "StageCancelFailed",
     "StageCancelled",

@@ -1,4 +1,4 @@
-"""Events of child runs that a durable function starts, signals and cancels."""
+"""Events of child runs that a durable function starts."""
 
 from typing import ClassVar
 
@@ -75,31 +75,3 @@ class ChildFailed(HistoryEvent):
     @override
     def was_requested(cls, facts: Facts) -> bool:
         return "call" in facts  # otherwise it was started, and ended without a result
-
-
-@frozen(kw_only=True)
-class ChildSignalled(LocatedCallEvent):
-    """A durable function sent a message to a child run, or could not."""
-
-    type: ClassVar[str] = "child.signalled"
-    call_kind: ClassVar[CallKind | None] = "message"
-    reaches_function: ClassVar[bool] = True
-    run: str
-    """The id of the child run."""
-    channel: str | None = None
-    """The channel of the message; None: the child run no longer exists."""
-    message: str | None = None
-    """Why the message could not be sent."""
-    closed: bool = False
-    """Whether the child run has closed the channel."""
-
-
-@frozen(kw_only=True)
-class ChildCancelling(LocatedCallEvent):
-    """A durable function cancelled a child run."""
-
-    type: ClassVar[str] = "child.cancelling"
-    call_kind: ClassVar[CallKind | None] = "message"
-    reaches_function: ClassVar[bool] = True
-    run: str
-    """The id of the child run."""

@@ -1,4 +1,4 @@
-"""Events of what comes to a durable function from outside and what it publishes: signals, updates, channels, values."""
+"""Events of messages to and from a durable function, and of what it publishes: signals, updates, channels, values."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -35,6 +35,36 @@ class SignalReceived(OperatorEvent):
     """The row with the start that it came with."""
     again: int | None = None
     """Its number in the previous generation, which did not receive it."""
+    sender: str | None = None
+    """The id of the run that sent it; None if no run did."""
+
+
+@frozen(kw_only=True)
+class SignalSent(LocatedCallEvent):
+    """A durable function sent a message to a run, or could not."""
+
+    type: ClassVar[str] = "signal.sent"
+    call_kind: ClassVar[CallKind | None] = "message"
+    reaches_function: ClassVar[bool] = True
+    run: str
+    """The id of the run."""
+    channel: str | None = None
+    """The channel of the message; None: there is no such run."""
+    message: str | None = None
+    """Why the message could not be sent."""
+    closed: bool = False
+    """Whether the run has closed the channel."""
+
+
+@frozen(kw_only=True)
+class CancelSent(LocatedCallEvent):
+    """A durable function cancelled a run."""
+
+    type: ClassVar[str] = "cancel.sent"
+    call_kind: ClassVar[CallKind | None] = "message"
+    reaches_function: ClassVar[bool] = True
+    run: str
+    """The id of the run."""
 
 
 @frozen(kw_only=True)

@@ -31,6 +31,24 @@ class RunCreated(OperatorEvent):
     """The concurrency key, if the run has one."""
     concurrency_limit: int | None = None
     """How many runs with this key may run at a time."""
+    concurrency_waiting: int | None = None
+    """How many more may wait; None without a bound."""
+    concurrency_full: str | None = None
+    """What the start did if more were open (see `WhenFull`); None without a bound."""
+    concurrency_outer: tuple[int, ...] | None = None
+    """The limits of the outer levels of the key, the outermost first; None without."""
+    rate_key: str | None = None
+    """The rate that its start counts against, `run-rate:<name>`, if it has one."""
+    rate_limit: int | None = None
+    """How many units may start in any span of `rate_period`."""
+    rate_period: Micros | None = None
+    """Microseconds."""
+    rate_units: int | None = None
+    """How many units it costs."""
+    ended: tuple[str, ...] | None = None
+    """The runs of the key that were ended to make way for it."""
+    scheduled: Mapping[str, object] | None = None
+    """The schedule that started it, and the nominal time."""
     inbox: int | None = None
     """The number of the last row of the messages and updates that were stored with it."""
     start: int | None = None
@@ -62,6 +80,23 @@ class RunCreated(OperatorEvent):
 
 
 @frozen(kw_only=True)
+class RunGathered(OperatorEvent):
+    """Another start of the workflow joined the run, which had not begun."""
+
+    type: ClassVar[str] = "run.gathered"
+    may_precede_code: ClassVar[bool] = True
+    payload: ClassVar[str | None] = "the input of that start"
+    start: int
+    """Which of its starts it is, from 2."""
+    start_at: Micros | None = None
+    """When the run begins now at the earliest; None: it begins at once, or waits for its concurrency limit."""
+    items: int | None = None
+    """How many items its list has, if the lists of all starts are joined."""
+    key: str | None = None
+    """The idempotency key of the start."""
+
+
+@frozen(kw_only=True)
 class RunAdmitted(HistoryEvent):
     """A pending run was admitted: its start time is reached, and it has a slot of its concurrency limit."""
 
@@ -90,6 +125,32 @@ class RunResumed(OperatorEvent):
 
 
 @frozen(kw_only=True)
+class RunBlocked(HistoryEvent):
+    """The run cannot continue, and an operator must look at it; or a row of it cannot be read."""
+
+    type: ClassVar[str] = "run.blocked"
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    code: str
+    """The code of the problem, such as `nondeterminism`."""
+    message: str
+    """What is wrong, and what to do."""
+    error_type: str | None = None
+    """The class of the exception; "" if there was none; None: a row cannot be read."""
+    attempt: int | None = None
+    """The number of the attempt that found the problem."""
+    job: int | None = None
+    """The number of the job that cannot continue."""
+    status: str | None = None
+    """The status of the run before, if a row of it cannot be read."""
+    started_at: Micros | None = None
+    """When the attempt started."""
+    host: str | None = None
+    """The worker's machine and process."""
+    traceback: str | None = None
+    """The traceback of the exception."""
+
+
+@frozen(kw_only=True)
 class RunRepaired(OperatorEvent):
     """Jobs were missing after a fault, or the run otherwise did not match its history, and this was repaired."""
 
@@ -98,6 +159,20 @@ class RunRepaired(OperatorEvent):
     """What was wrong."""
     jobs: int = 0
     """How many jobs were added."""
+
+
+@frozen(kw_only=True)
+class RunCancelling(OperatorEvent):
+    """A durable function was cancelled, by a request or its deadline, and cleans up first."""
+
+    type: ClassVar[str] = "run.cancelling"
+    reaches_function: ClassVar[bool] = True
+    reason: str = ""
+    """The reason that was given."""
+    deadline: Micros | None = None
+    """The deadline that passed; None: it was requested."""
+    superseded_by: str | None = None
+    """The run that took its place, if it was started while the concurrency key was full."""
 
 
 @frozen(kw_only=True)
@@ -151,44 +226,6 @@ class RunFailed(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class RunBlocked(HistoryEvent):
-    """The run cannot continue, and an operator must look at it; or a row of it cannot be read."""
-
-    type: ClassVar[str] = "run.blocked"
-    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
-    code: str
-    """The code of the problem, such as `nondeterminism`."""
-    message: str
-    """What is wrong, and what to do."""
-    error_type: str | None = None
-    """The class of the exception; "" if there was none; None: a row cannot be read."""
-    attempt: int | None = None
-    """The number of the attempt that found the problem."""
-    job: int | None = None
-    """The number of the job that cannot continue."""
-    status: str | None = None
-    """The status of the run before, if a row of it cannot be read."""
-    started_at: Micros | None = None
-    """When the attempt started."""
-    host: str | None = None
-    """The worker's machine and process."""
-    traceback: str | None = None
-    """The traceback of the exception."""
-
-
-@frozen(kw_only=True)
-class RunCancelling(OperatorEvent):
-    """A durable function was cancelled, by a request or its deadline, and cleans up first."""
-
-    type: ClassVar[str] = "run.cancelling"
-    reaches_function: ClassVar[bool] = True
-    reason: str = ""
-    """The reason that was given."""
-    deadline: Micros | None = None
-    """The deadline that passed; None: it was requested."""
-
-
-@frozen(kw_only=True)
 class RunCancelled(OperatorEvent):
     """The run was cancelled, or its function raised `asyncio.CancelledError` itself."""
 
@@ -198,6 +235,8 @@ class RunCancelled(OperatorEvent):
     """The reason that was given."""
     raised: bool = False
     """Whether the function raised the cancellation itself."""
+    superseded_by: str | None = None
+    """The run that took its place, if it was started while the concurrency key was full."""
 
 
 @frozen(kw_only=True)
@@ -210,3 +249,5 @@ class RunTerminated(OperatorEvent):
     """The reason that was given."""
     rerun: int | None = None
     """The generation that replaces it."""
+    superseded_by: str | None = None
+    """The run that took its place, if it was started while the concurrency key was full."""

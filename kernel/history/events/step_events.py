@@ -44,6 +44,8 @@ class StepQueued(LocatedCallEvent):
     """How many calls of the step may run at a time."""
     rate: Mapping[str, object] | None = None
     """The rate limit: at most `limit` attempts start in any `per_us` microseconds; `name` and `by` if they are set."""
+    slots: Mapping[str, object] | None = None
+    """Who shares `max_concurrency`, if not only the calls of the step: `name` and `by` if they are set."""
 
     @property
     @override
@@ -92,20 +94,6 @@ class FailedStepAttempt(StepAttemptEvent):
 
 
 @frozen(kw_only=True)
-class StepCompleted(StepAttemptEvent):
-    """A step has a result."""
-
-    type: ClassVar[str] = "step.completed"
-    call_kind: ClassVar[CallKind | None] = "step"
-    ends_step: ClassVar[bool] = True
-    payload: ClassVar[str | None] = "the result"
-    reaches_function: ClassVar[bool] = True
-    hidden: ClassVar[frozenset[str]] = frozenset({"given"})
-    given: str | None = None
-    """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
-
-
-@frozen(kw_only=True)
 class StepStarted(StepAttemptEvent):
     """A step that was lost with its worker starts again. Other starts are not recorded."""
 
@@ -120,6 +108,20 @@ class StepRetrying(FailedStepAttempt):
     call_kind: ClassVar[CallKind | None] = "step"
     retry_at: Micros | None = None
     """When the next attempt is due."""
+
+
+@frozen(kw_only=True)
+class StepCompleted(StepAttemptEvent):
+    """A step has a result."""
+
+    type: ClassVar[str] = "step.completed"
+    call_kind: ClassVar[CallKind | None] = "step"
+    ends_step: ClassVar[bool] = True
+    payload: ClassVar[str | None] = "the result"
+    reaches_function: ClassVar[bool] = True
+    hidden: ClassVar[frozenset[str]] = frozenset({"given"})
+    given: str | None = None
+    """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
 
 
 @frozen(kw_only=True)

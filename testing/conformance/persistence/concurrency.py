@@ -19,21 +19,25 @@ from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter, RunsByKe
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.outbox import Sink, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.searches import (
     ActiveRuns,
     AllSinks,
     ClaimableJobs,
     DueJobs,
+    DueSchedules,
     DueStreams,
     ExpiredSessions,
     IncompleteRuns,
     JobsOfRuns,
     LatestRuns,
     LostJobs,
+    SchedulesByName,
+    SchedulesOfOtherZones,
     SinksByName,
 )
-from holdfast.ports.tables import JOBS, LEADERS, PLANS, REPLIES, RUNS, SESSIONS, STREAMS
+from holdfast.ports.tables import JOBS, LEADERS, PLANS, REPLIES, RUNS, SCHEDULES, SESSIONS, STREAMS
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -44,6 +48,7 @@ from holdfast.testing.conformance.builders import (
     a_reply,
     a_row,
     a_run,
+    a_schedule,
     a_session,
     a_sink,
     a_stream,
@@ -109,12 +114,17 @@ class Concurrency(PersistenceCase):
             "duties",
             "sinks",
             "streams",
+            "schedules",
+            "due schedules",
+            "named schedules",
+            "schedules of other zones",
         ],
     )
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Concurrent increments in locked rows lose no count."""
         put_run(store, a_run(), a_job())
         put(store, Insert(a_session(expires_at=0)), Insert(a_leader_lease(until=0)))
+        put(store, Insert(a_schedule(zones="2025b")))
         put(
             store,
             Insert(a_sink()),
@@ -272,7 +282,17 @@ class Concurrency(PersistenceCase):
 
         assert [a_key(2)] == store.transact(work)
 
-    @pytest.mark.parametrize("what", ["claimable", "due", "expired_sessions", "due_streams"])
+    @pytest.mark.parametrize(
+        "what",
+        [
+            "claimable",
+            "due",
+            "expired_sessions",
+            "due_streams",
+            "due_schedules",
+            "schedules_of_other_zones",
+        ],
+    )
     def test_what_others_have_locked_is_skipped(self, store: Persistence, what: str) -> None:
         """The search does not wait for the lock."""
         self._skip_if_serial()
@@ -281,6 +301,7 @@ class Concurrency(PersistenceCase):
         put(store, *(Insert(a_session(number, expires_at=number)) for number in range(4)))
         heads = (StreamHead(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
         put(store, Insert(a_sink()), *map(AdvanceStreams, heads))
+        put(store, *(Insert(a_schedule(number, zones="2025b")) for number in range(4)))
         search = SEARCHES[what]
 
         def work(tx: Transaction) -> tuple[list[str], list[str]]:
@@ -407,6 +428,30 @@ def _count_stream(tx: Transaction) -> Change:
     return Update(evolve(stream, attempts=stream.attempts + 1))
 
 
+def _count_schedule(tx: Transaction) -> Change:
+    return _counted(tx.lock(SCHEDULES, [a_schedule().key]))
+
+
+def _count_due_schedule(tx: Transaction) -> Change:
+    rows = tx.find(DueSchedules(NAMESPACE, ["orders"], 1), NOW)
+    # Another transaction that has locked it is not waited for: the lock by key is.
+    return _counted(rows or tx.lock(SCHEDULES, [a_schedule().key]))
+
+
+def _count_named_schedule(tx: Transaction) -> Change:
+    return _counted(tx.find(SchedulesByName([a_schedule().schedule_name])))
+
+
+def _count_schedule_of_other_zones(tx: Transaction) -> Change:
+    rows = tx.find(SchedulesOfOtherZones(NAMESPACE, ("orders",), "2026a", "", 1))
+    return _counted(rows or tx.lock(SCHEDULES, [a_schedule().key]))
+
+
+def _counted(rows: Sequence[ScheduleRow]) -> Change:
+    (row,) = rows
+    return Update(evolve(row, started=row.started + 1))
+
+
 def _count_in(change: Change) -> int:
     match change:
         case Update(Run() as run):
@@ -421,6 +466,8 @@ def _count_in(change: Change) -> int:
             return sink.failures
         case Update(Stream() as stream):
             return stream.attempts
+        case Update(ScheduleRow() as schedule):
+            return schedule.started
         case _:
             raise AssertionError(change)
 
@@ -436,6 +483,10 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
     "duties": _count_leader,
     "sinks": _count_sink,
     "streams": _count_stream,
+    "schedules": _count_schedule,
+    "due schedules": _count_due_schedule,
+    "named schedules": _count_named_schedule,
+    "schedules of other zones": _count_schedule_of_other_zones,
 }
 """For each locking read: a function that increments a number in the row that it returns."""
 
@@ -445,6 +496,12 @@ SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
     ],
     "due": lambda tx, limit: [job.run for job in tx.find(DueJobs(limit), NOW)],
     "expired_sessions": lambda tx, limit: [session.id for session in tx.find(ExpiredSessions(0, limit), NOW)],
+    "due_schedules": lambda tx, limit: [
+        row.key for row in tx.find(DueSchedules(NAMESPACE, ["orders"], limit), NOW)
+    ],
+    "schedules_of_other_zones": lambda tx, limit: [
+        row.key for row in tx.find(SchedulesOfOtherZones(NAMESPACE, ("orders",), "2026a", "", limit))
+    ],
     "due_streams": lambda tx, limit: [
         one.run for one in tx.find(DueStreams(*a_sink().sink_name, limit), NOW)
     ],

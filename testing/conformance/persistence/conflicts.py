@@ -27,6 +27,7 @@ from holdfast.testing.conformance.builders import (
     a_reply,
     a_row,
     a_run,
+    a_schedule,
     a_sink,
 )
 from holdfast.testing.conformance.persistence.case import (
@@ -47,6 +48,7 @@ THERE: Final[Sequence[Change]] = (
     Insert(a_note(1)),
     Insert(a_leader_lease("maintenance")),
     Insert(a_sink("audit")),
+    Insert(a_schedule(1, name="nightly")),
 )
 
 TAKEN: Final[dict[str, Change]] = {
@@ -59,6 +61,8 @@ TAKEN: Final[dict[str, Change]] = {
     "name of a duty": Insert(a_leader_lease("maintenance", session=9)),
     "key of a sink": Insert(a_sink("other", key=a_sink("audit").key)),
     "name of a sink": Insert(a_sink("audit", key="01OTHER")),
+    "key of a schedule": Insert(a_schedule(1, name="other")),
+    "name of a schedule": Insert(a_schedule(9, name="nightly")),
 }
 """Rows to add, each of which has a unique value in common with a row of THERE."""
 
@@ -78,6 +82,8 @@ NEAR_MISSES: Final[Sequence[Change]] = (
     Insert(a_leader_lease("other")),
     Insert(a_sink("other")),
     Insert(a_sink("audit", key="01OTHER", namespace="tenant-2")),
+    Insert(a_schedule(9, name="nightly ")),
+    Insert(a_schedule(8, name="nightly", namespace="tenant-2")),
 )
 """Rows to add that have no unique value in common with a row of THERE."""
 

@@ -8,20 +8,28 @@ from holdfast.testing.conformance.persistence.children import Children
 from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
+from holdfast.testing.conformance.persistence.credentials import Credentials
 from holdfast.testing.conformance.persistence.jobs import JobReads
 from holdfast.testing.conformance.persistence.keyed_reads import KeyedReads
+from holdfast.testing.conformance.persistence.levels import Levels
+from holdfast.testing.conformance.persistence.limits import Limits
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
+from holdfast.testing.conformance.persistence.namespaces import Namespaces
 from holdfast.testing.conformance.persistence.queries import Queries
 from holdfast.testing.conformance.persistence.removals import Removals
 from holdfast.testing.conformance.persistence.retention import Retention
 from holdfast.testing.conformance.persistence.retries import Retries
+from holdfast.testing.conformance.persistence.run_rates import RunRates
 from holdfast.testing.conformance.persistence.run_search import RunSearch
 from holdfast.testing.conformance.persistence.runs import RunReads
+from holdfast.testing.conformance.persistence.schedules import Schedules
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions
+from holdfast.testing.conformance.persistence.turns import Turns
 from holdfast.testing.conformance.persistence.unreadable import UnreadableRuns
 from holdfast.testing.conformance.persistence.values import Values
+from holdfast.testing.conformance.persistence.workers import Workers
 
 
 class PersistenceContract(
@@ -37,9 +45,17 @@ class PersistenceContract(
     Values,
     Queries,
     RunSearch,
+    Schedules,
+    Limits,
+    Credentials,
+    Workers,
+    Namespaces,
     Sinks,
     RunOutput,
+    RunRates,
     Slots,
+    Levels,
+    Turns,
     Suspensions,
     CancelledWork,
     Children,

@@ -63,6 +63,7 @@ FULL_JOB = Job(
     queue_position=-5,
     rate_limit=9,
     rate_period=60 * 1_000_000,
+    turn=12,
 )
 """A job with every field set."""
 
@@ -169,16 +170,16 @@ class JobReads(PersistenceCase):
 
         found = store.transact(lambda tx: tx.lock_attempts(runs, jobs, sessions))
 
-        assert [list(part) for part in found] == [list(part) for part in store.transact(apart)]
+        assert [list(part) for part in found[:3]] == [list(part) for part in store.transact(apart)]
         assert [run.key for run in found.runs] == [a_key(1), a_key(2)]
         assert [job.key for job in found.jobs] == [a_job(1, 1).key, a_job(2, 2).key]
         assert list(found.sessions) == [a_session(1)]
-        assert [list(part) for part in store.transact(lambda tx: tx.lock_attempts([], jobs, []))] == [
+        assert [list(part) for part in store.transact(lambda tx: tx.lock_attempts([], jobs, []))[:3]] == [
             [],
             list(found.jobs),
             [],
         ]
-        assert [list(part) for part in store.transact(lambda tx: tx.lock_attempts([], [], []))] == [
+        assert [list(part) for part in store.transact(lambda tx: tx.lock_attempts([], [], []))[:3]] == [
             [],
             [],
             [],
@@ -195,7 +196,7 @@ class JobReads(PersistenceCase):
                 list(part)
                 for part in store.transact(
                     lambda tx: tx.find(ClaimableJobs(NAMESPACE, queue_claims, limit, session=session))
-                )
+                )[:3]
             ]
 
         jobs = claimable(store, a_queue_claim())

@@ -7,31 +7,47 @@ import pytest
 
 from holdfast.ports.changes import AdvanceStreams, Change, Insert
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records.limits import RateWindow, SlotName
+from holdfast.ports.records.gatherings import Gathering
+from holdfast.ports.records.limits import FairKey, LimitRow, RateWindow, SlotName
+from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Stream, StreamHead
+from holdfast.ports.records.session import Registration
+from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.tables import (
     AI_CALLS,
     ANNOTATIONS,
     ARTIFACTS,
+    AUDIT_ENTRIES,
+    BROWSER_SESSIONS,
+    CREDENTIALS,
+    FAIR_KEYS,
+    GATHERINGS,
     HISTORY,
     JOBS,
     LEADERS,
+    LIMITS,
     MAP_ITEMS,
+    NAMESPACES,
     OUTPUT,
     PLANS,
     RATES,
+    REGISTRATIONS,
     REPLIES,
     RUNS,
+    SCHEDULES,
     SESSIONS,
     SINKS,
     SLOTS,
     STREAMS,
     TABLES,
+    WORKFLOWS,
     Table,
 )
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
+    a_browser_session,
+    a_credential,
     a_job,
     a_key,
     a_leader_lease,
@@ -41,11 +57,13 @@ from holdfast.testing.conformance.builders import (
     a_reply,
     a_row,
     a_run,
+    a_schedule,
     a_session,
     a_sink,
     an_ai_call,
     an_annotation,
     an_artifact,
+    an_audit_entry,
 )
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
 
@@ -66,6 +84,10 @@ _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[i
     PLANS: (Insert, a_plan),
     REPLIES: (Insert, lambda number: a_reply(f"key-{number}")),
     SESSIONS: (Insert, a_session),
+    REGISTRATIONS: (
+        Insert,
+        lambda number: Registration(session=a_key(number), namespace=NAMESPACE, about="{}", lease=number),
+    ),
     LEADERS: (Insert, lambda number: a_leader_lease(f"task-{number}")),
     OUTPUT: (Insert, a_note),
     SINKS: (Insert, lambda number: a_sink(f"sink-{number}")),
@@ -73,8 +95,30 @@ _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[i
     ANNOTATIONS: (Insert, an_annotation),
     ARTIFACTS: (Insert, lambda number: an_artifact(f"artifact-{number}")),
     AI_CALLS: (Insert, an_ai_call),
+    GATHERINGS: (
+        Insert,
+        lambda number: Gathering(namespace=NAMESPACE, name=f"g-{number}", run=a_key(number)),
+    ),
     SLOTS: (Insert, lambda number: SlotName(NAMESPACE, f"slot-{number}")),
+    SCHEDULES: (Insert, a_schedule),
+    NAMESPACES: (Insert, lambda number: NamespaceRow(name=f"n-{number}", created_at=NOW)),
+    FAIR_KEYS: (
+        Insert,
+        lambda number: FairKey(
+            namespace=NAMESPACE, line="w/q", key=f"k-{number}", next_turn=number, updated_at=NOW
+        ),
+    ),
     RATES: (Insert, lambda number: RateWindow(namespace=NAMESPACE, name=f"r-{number}", updated_at=NOW)),
+    CREDENTIALS: (Insert, a_credential),
+    BROWSER_SESSIONS: (Insert, a_browser_session),
+    AUDIT_ENTRIES: (Insert, an_audit_entry),
+    WORKFLOWS: (
+        Insert,
+        lambda number: WorkflowRow(
+            namespace=NAMESPACE, name=f"w-{number}", version="1", plan="f", schemas="{}", registered_at=NOW
+        ),
+    ),
+    LIMITS: (Insert, lambda number: LimitRow(namespace=NAMESPACE, name=f"queue:{number}", updated_at=NOW)),
 }
 """For each table, the change that inserts a row, and a function that returns rows with ascending keys."""
 

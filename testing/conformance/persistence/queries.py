@@ -7,7 +7,7 @@ from holdfast.ports.changes import Insert
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import HistoryOf, LastHeartbeat, NewestRows, NotesOf, OutputRows
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, QueuedJobs, RunsByKey
-from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreTime
+from holdfast.ports.queries.store import CountAll, DueKind, EarliestDue, SchemaVersion, StoreTime
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
 from holdfast.ports.records.job import JobKey, JobState
 from holdfast.ports.records.run import RunName, RunStatus
@@ -404,6 +404,30 @@ class Queries(PersistenceCase):
         counts = store.read(CountAll("nobody's"))
 
         assert sum(counts.runs.values()) + sum(counts.jobs.values()) == 0
+
+    def test_what_is_due_first_is_found_by_kind(self, store: Persistence) -> None:
+        """EarliestDue reads all namespaces, and leaves out ended runs, ending runs and jobs without an instant."""
+        assert store.read(EarliestDue()) == {}
+        put_run(
+            store,
+            evolve(a_run(1), deadline=NOW + 9),
+            a_job(1, 1, state=JobState.SLEEPING, wake_at=NOW + 5),
+            a_job(1, 2, state=JobState.SLEEPING, wake_at=None),
+            a_job(1, 3, state=JobState.PAUSED, wake_at=NOW + 1),
+        )
+        put_run(store, a_run(2, namespace="other"), a_job(2, 1, state=JobState.SLEEPING, wake_at=NOW + 4))
+        put_run(store, evolve(a_run(3, status=RunStatus.PENDING), start_at=NOW + 8, deadline=NOW + 7))
+        put_run(store, evolve(a_run(4, status=RunStatus.PENDING), start_at=NOW + 6))
+        put_run(store, evolve(a_run(5, status=RunStatus.FAILED), start_at=NOW, deadline=NOW))
+        put_run(
+            store, evolve(a_run(6, status=RunStatus.CANCELLING), deadline=NOW, error='{"code": "timeout"}')
+        )
+
+        assert store.read(EarliestDue()) == {
+            DueKind.SLEEP: NOW + 4,
+            DueKind.START: NOW + 6,
+            DueKind.DEADLINE: NOW + 7,
+        }
 
     def test_the_time_of_the_store_goes_on_or_is_unknown(self, store: Persistence) -> None:
         """StoreTime is unknown, or microseconds since 1970 that never decrease."""

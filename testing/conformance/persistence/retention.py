@@ -8,28 +8,41 @@ from attrs import evolve
 
 from holdfast.ports.changes import AdvanceStreams, Change, Insert
 from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.records.audit_entry import AUDIT_KEPT
 from holdfast.ports.records.job import JobState
-from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.limits import FairKey, RateWindow
 from holdfast.ports.records.outbox import StreamHead
-from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.session import Registration, SessionState
 from holdfast.ports.searches import DueStreams
-from holdfast.ports.tables import RATES, REPLIES, SESSIONS
+from holdfast.ports.tables import (
+    AUDIT_ENTRIES,
+    BROWSER_SESSIONS,
+    FAIR_KEYS,
+    RATES,
+    REGISTRATIONS,
+    REPLIES,
+    SESSIONS,
+)
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
     SECOND,
+    a_browser_session,
     a_job,
     a_key,
     a_reply,
     a_run,
     a_session,
     a_sink,
+    an_audit_entry,
 )
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_run, query
 
 BEFORE: Final = NOW
 _DEAD: Final = a_session(state=SessionState.DEAD)
+_REGISTRATION: Final = Registration(session=a_key(5), namespace=NAMESPACE, about="{}", lease=1)
 _WINDOW: Final = RateWindow(namespace=NAMESPACE, name="api", updated_at=NOW)
+_ACCOUNT: Final = FairKey(namespace=NAMESPACE, line="w/q", key="a", next_turn=1, updated_at=NOW)
 
 OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
     "a reply": (
@@ -44,6 +57,22 @@ OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
         Insert(evolve(_WINDOW, updated_at=BEFORE - 1)),
         lambda tx: len(tx.get(RATES, [_WINDOW.rate_name])),
     ),
+    "the account of a key": (
+        Insert(evolve(_ACCOUNT, updated_at=BEFORE - 1)),
+        lambda tx: len(tx.get(FAIR_KEYS, [_ACCOUNT.name])),
+    ),
+    "an audit entry": (
+        Insert(evolve(an_audit_entry(), at=BEFORE - AUDIT_KEPT - 1)),
+        lambda tx: len(tx.get(AUDIT_ENTRIES, [(NAMESPACE, BEFORE - AUDIT_KEPT - 1, an_audit_entry().id)])),
+    ),
+    "a browser session": (
+        Insert(evolve(a_browser_session(), ends_at=BEFORE - 1)),
+        lambda tx: len(tx.get(BROWSER_SESSIONS, [a_browser_session().id])),
+    ),
+    "a registration without an open session": (
+        Insert(_REGISTRATION),
+        lambda tx: len(tx.get(REGISTRATIONS, [_REGISTRATION.session])),
+    ),
 }
 """Rows just old enough to be deleted, with functions that count them."""
 
@@ -55,6 +84,15 @@ YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
         OLD["a dead session"][1],
     ),
     "a count of starts": (Insert(_WINDOW), OLD["a count of starts"][1]),
+    "an audit entry": (
+        Insert(evolve(an_audit_entry(), at=BEFORE - AUDIT_KEPT)),
+        lambda tx: len(tx.get(AUDIT_ENTRIES, [(NAMESPACE, BEFORE - AUDIT_KEPT, an_audit_entry().id)])),
+    ),
+    "a browser session": (
+        Insert(evolve(a_browser_session(), ends_at=BEFORE)),
+        OLD["a browser session"][1],
+    ),
+    "the account of a key": (Insert(_ACCOUNT), OLD["the account of a key"][1]),
     "a stream whose sink is there": (
         Insert(a_sink()),
         lambda tx: len(tx.find(DueStreams(*a_sink().sink_name, 9), NOW)),
@@ -93,6 +131,12 @@ class Retention(PersistenceCase):
 
         assert store.prune(BEFORE) == 0
         assert store.transact(count) == 1
+
+    def test_the_registration_of_an_open_session_stays(self, store: Persistence) -> None:
+        """However long ago it has expired."""
+        put(store, Insert(a_session(5, expires_at=0, is_registered=1)), Insert(_REGISTRATION))
+        assert store.prune(BEFORE) == 0
+        assert query(store, lambda tx: tx.get(REGISTRATIONS, [a_key(5)])) == [_REGISTRATION]
 
     @pytest.mark.parametrize("state", [JobState.LEASED, JobState.QUEUED])
     def test_a_dead_session_that_holds_a_job_stays(self, store: Persistence, state: JobState) -> None:

@@ -10,7 +10,7 @@ from holdfast.ports.changes import Insert, Update
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
+from holdfast.ports.queries.runs import CountRuns, ListRuns, PlaceOfRun, RunFilter
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
@@ -75,6 +75,82 @@ class RunSearch(PersistenceCase):
         assert [a_key(4)] == listed("users", RunStatus.FAILED)
         assert listed("users", RunStatus.PAUSED) == []
         assert listed("Users") == []
+
+    def test_runs_are_found_by_how_their_ids_begin(self, store: Persistence) -> None:
+        """Compared character by character: nothing in it is a pattern, and case counts."""
+        ids = (
+            "order-1",
+            "order-12",
+            "order-2",
+            "Order-1",
+            "order_1",
+            "orders",
+            "order",
+            "or%er-1",
+            "border-1",
+        )
+        put(store, *(Insert(a_run(number, id=one)) for number, one in enumerate(ids)))
+        put(store, Insert(a_run(99, id="order-1", namespace="tenant-2")))
+
+        for prefix in (
+            "order-1",
+            "order",
+            "o",
+            "or%",
+            "order_",
+            "Order",
+            "order-12",
+            "order-3",
+            "order-123",
+            "%",
+        ):
+            which = attrs.evolve(EVERYTHING, id_prefix=prefix)
+            expected = [a_key(number) for number, one in enumerate(ids) if one.startswith(prefix)]
+            assert expected == keys(store, ListRuns(which, oldest_first=True)), prefix
+            last = ListPlace(NOW + 2, a_key(2))
+            assert [key for key in expected[::-1] if key < a_key(2)][:1] == keys(
+                store, ListRuns(which, after=last, limit=1)
+            ), prefix
+            assert sum(store.read(CountRuns(which)).values()) == len(expected), prefix
+
+    def test_runs_are_found_by_their_ids(self, store: Persistence) -> None:
+        """All generations, or the newest; ids that no run has, or that can't be stored, find nothing."""
+        put(store, *(Insert(a_run(number, id=one)) for number, one in enumerate("abcd")))
+        put(store, Insert(a_run(7, id="b", generation=2, status=RunStatus.FAILED)))
+        put(store, Insert(a_run(8, id="a", namespace="tenant-2")))
+        odd = {"nul \0", "half \ud800"}
+
+        for ids, every, newest in (
+            ({"a"}, [0], [0]),
+            ({"d", "b", "a", "z", *odd}, [0, 1, 3, 7], [0, 3, 7]),
+            ({"z", "A", ""}, [], []),
+            (odd, [], []),
+            ({str(number) for number in range(99)} | {"c"}, [2], [2]),
+        ):
+            which = attrs.evolve(EVERYTHING, ids=frozenset(ids))
+            for query, numbers in ((which, every), (attrs.evolve(which, newest=True), newest)):
+                assert [a_key(n) for n in numbers] == keys(store, ListRuns(query, oldest_first=True)), ids
+                for at_most in (None, 50):
+                    assert sum(store.read(CountRuns(query, at_most)).values()) == len(numbers), ids
+        failed = attrs.evolve(EVERYTHING, ids=frozenset("abc"), statuses=frozenset({RunStatus.FAILED}))
+        assert [a_key(7)] == keys(store, ListRuns(failed))
+        assert keys(store, ListRuns(attrs.evolve(failed, id_prefix="c"))) == []
+
+    @pytest.mark.parametrize("what", [*sorted(set(TEXTS) - {"empty"}), "before the surrogates", "the last"])
+    def test_ids_may_begin_with_any_text(self, store: Persistence, what: str) -> None:
+        """And the text that follows it bytewise does not begin so."""
+        text = {**TEXTS, "before the surrogates": "a\ud7ff", "the last": "\U0010ffff\U0010ffff"}[what]
+        ids = (text, f"{text}a", f"{text}\U0010ffff", text[:-1], f"{text[:-1]}\ue000", f"{text[:-1]}a")
+        put(
+            store,
+            *(Insert(a_run(number, id=one)) for number, one in enumerate(dict.fromkeys(filter(None, ids)))),
+        )
+        expected = [run.key for run in store.read(ListRuns(EVERYTHING)) if run.id.startswith(text)]
+
+        which = attrs.evolve(EVERYTHING, id_prefix=text)
+        assert len(expected) >= 3
+        assert expected == keys(store, ListRuns(which))
+        assert store.read(CountRuns(which)) == {RunStatus.RUNNING: len(expected)}
 
     def test_runs_of_several_statuses_are_listed_in_one_order(self, store: Persistence) -> None:
         """Any statuses; up to the limit over all of them."""
@@ -170,11 +246,13 @@ class RunSearch(PersistenceCase):
             (frozenset[RunStatus](), frozenset({RunStatus.FAILED}), frozenset(statuses[1:])),
             ((None, None), (NOW + 3, None), (NOW + 2, NOW + 12)),
             ((), (("four", "2"),), (("five", "0"), ("four", "0"))),
+            (None, "run-1", "run-10"),
         )
-        for workflow, wanted, (first, end), attributes in combinations:
+        for workflow, wanted, (first, end), attributes, prefix in combinations:
             which = RunFilter(
                 namespace=NAMESPACE,
                 workflow=workflow,
+                id_prefix=prefix,
                 statuses=wanted,
                 created_from=first,
                 created_before=end,
@@ -184,6 +262,7 @@ class RunSearch(PersistenceCase):
                 run
                 for number, run in enumerate(runs)
                 if workflow in {None, run.workflow}
+                and run.id.startswith(prefix or "")
                 and (not wanted or run.status in wanted)
                 and (first is None or run.created_at >= first)
                 and (end is None or run.created_at < end)
@@ -271,6 +350,27 @@ class RunSearch(PersistenceCase):
             assert [a_key(7), a_key(2), a_key(1)] == keys(store, ListRuns(which))
             assert store.read(CountRuns(which)) == {RunStatus.RUNNING: 3}
 
+    def test_a_bounded_count_stops_at_its_bound(self, store: Persistence) -> None:
+        """Older generations do not count towards it."""
+        put(store, *(Insert(a_run(number, id="a", generation=number)) for number in range(1, 4)))
+        put(store, Insert(a_run(4, id="b")), Insert(a_run(5, id="c", attributes='{"a":"b"}')))
+        newest = attrs.evolve(EVERYTHING, newest=True)
+
+        for which, every in ((EVERYTHING, 5), (newest, 3)):
+            assert store.read(CountRuns(which, at_most=10)) == {RunStatus.RUNNING: every}
+            assert store.read(CountRuns(which, at_most=2)) == {RunStatus.RUNNING: 2}
+
+    def test_the_position_of_the_nth_newest_run_is_found(self, store: Persistence) -> None:
+        """Of one namespace, every generation, in the order of lists."""
+        put(store, *(Insert(a_run(number, id="a", generation=number)) for number in range(1, 4)))
+        put(store, Insert(a_run(4, namespace="tenant-2")))
+        listed = [run.place for run in store.read(ListRuns(EVERYTHING))]
+
+        found = [store.read(PlaceOfRun(NAMESPACE, number)) for number in range(1, 5)]
+        assert found == [*listed, None]
+        assert store.read(PlaceOfRun(NAMESPACE, 1, before=listed[0])) == listed[1]
+        assert store.read(PlaceOfRun(NAMESPACE, 2, before=listed[1])) is None
+
     def test_a_waiting_run_with_a_newer_generation_is_not_counted_if_only_the_newest_are(
         self, store: Persistence
     ) -> None:
@@ -309,6 +409,8 @@ class RunSearch(PersistenceCase):
         of_me = attrs.evolve(newest, attributes=(("who", "me"),))
         for which, expected in (
             (newest, [6, 4, 2]),
+            (attrs.evolve(newest, id_prefix="a"), [4]),
+            (attrs.evolve(newest, id_prefix="a", statuses=frozenset({failed})), []),
             (attrs.evolve(newest, statuses=frozenset({failed})), [6, 2]),
             (attrs.evolve(newest, statuses=frozenset({running})), [4]),
             (attrs.evolve(newest, workflow="orders"), [6, 2]),
@@ -343,6 +445,7 @@ class RunSearch(PersistenceCase):
         for which in (
             RunFilter(namespace=text),
             RunFilter(namespace=NAMESPACE, workflow=text),
+            RunFilter(namespace=NAMESPACE, id_prefix=text),
             RunFilter(namespace=NAMESPACE, attributes=(("who", text),)),
             RunFilter(namespace=NAMESPACE, attributes=((text, "me"),)),
         ):

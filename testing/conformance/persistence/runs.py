@@ -18,6 +18,7 @@ from holdfast.ports.records.history import (
     STAGE_SUSPENDED,
 )
 from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.limits import WhenFull
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.ports.references import KeptRows
 from holdfast.ports.searches import (
@@ -64,10 +65,22 @@ FULL_RUN = Run(
     deadline=NOW + 4,
     concurrency_key="customer c-1 \u2013 Größe",
     concurrency_limit=6,
+    concurrency_waiting=3,
+    concurrency_full=WhenFull.REPLACE,
+    concurrency_outer="[9,8]",
     parent=f"{a_key(6)}.3",
+    parent_run="run-6",
     close_policy=ClosePolicy.ABANDON,
     children=2,
     mailbox='{"unread":[[3,5]]}',
+    gathered='{"items":0,"keep":"last","name":"f/","open":true,"rows":[[1,1]],"size":9,"starts":1,"until":7}',
+    rate_key="run-rate:w",
+    rate_limit=7,
+    rate_period=8,
+    rate_units=2,
+    rate_counted_at=NOW + 6,
+    in_rate_line=1,
+    scheduled='{"at":1767225600000000,"kind":"due","offset":0,"schedule":"nightly","zone":"UTC"}',
 )
 """A run with every field set."""
 

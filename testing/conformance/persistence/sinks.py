@@ -80,6 +80,7 @@ class Sinks(PersistenceCase):
             retry_at=NOW + 1,
             succeeded_at=NOW,
             swept_at=NOW + 2,
+            batch='{"number":1,"read_at":5,"streams":[["run",0,2,null]]}',
             error="OSError: \u00e9",
         )
         other = a_sink("audit", key="01OTHER", namespace="tenant-2")
@@ -188,6 +189,15 @@ class Sinks(PersistenceCase):
         assert store.read(SinksWithDueStreams(NAMESPACE, ("d", "c", "b"), NOW + 1)) == ("b", "c")
         assert store.read(SinksWithDueStreams("tenant-2", ("a",), NOW)) == ()
 
+    def test_sinks_that_clients_read_are_looked_up_by_themselves(self, store: Persistence) -> None:
+        """Hosts deliver nothing to them."""
+        put(store, Insert(a_sink("a")), Insert(a_sink("b", batch='{"number":0,"read_at":0,"streams":[]}')))
+        put(store, an_advance(sink="a"), an_advance(sink="b"))
+        question = SinksWithDueStreams(NAMESPACE, ("a", "b"), NOW)
+
+        assert store.read(question) == ("a",)
+        assert store.read(evolve(question, are_read=True)) == ("b",)
+
     def test_rows_of_streams_come_by_run_and_number_and_so_many_of_each(self, store: Persistence) -> None:
         """Starting after a given row."""
         put(store, *(Insert(a_row(run, number)) for run in (1, 2, 3) for number in range(1, 11)))
@@ -253,7 +263,7 @@ class Sinks(PersistenceCase):
         )
         pages = [
             store.read(ListDeadLetters(namespace=NAMESPACE, after=after, limit=2))
-            for after in (None, found[1])
+            for after in (None, found[1].place)
         ]
         assert [*pages[0], *pages[1]] == list(found)
         assert store.read(ListDeadLetters(namespace=NAMESPACE, sink="b")) == found[2:]

@@ -9,7 +9,7 @@ from holdfast.ports.changes import Change, Insert, Update
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records.job import Job, JobState
-from holdfast.ports.records.limits import RateName, RateWindow, SlotName, run_slot, stage_slot
+from holdfast.ports.records.limits import LimitRow, RateName, RateWindow, SlotName, run_slot, stage_slot
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.searches import (
     AllKeysWaitedFor,
@@ -18,6 +18,8 @@ from holdfast.ports.searches import (
     FirstPendingRuns,
     IncompleteRuns,
     KeysWaitedFor,
+    OpenRuns,
+    OpenRunsOfKey,
     OverdueRuns,
     QueuedUnderRates,
     SlotPlace,
@@ -81,11 +83,10 @@ class Slots(PersistenceCase):
         def found(*keys: str) -> list[WaitedFor]:
             return query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.RUNS, {*map(place, keys)})))
 
-        assert found("k") == [WaitedFor(place(), 4, 2)]
-        assert found("other", "k", "nobody's") == [
-            WaitedFor(place(), 4, 2),
-            WaitedFor(place("other"), 1, 0),
-        ]
+        first = WaitedFor(place(), 4, 2, position=pending(4, priority=1).queue_position)
+        assert found("k") == [first]
+        other = WaitedFor(place("other"), 1, 0, position=pending(5).queue_position)
+        assert found("other", "k", "nobody's") == [first, other]
         assert found() == []
         assert [one.free for one in found("other", "k")] == [2, 1]
 
@@ -143,6 +144,68 @@ class Slots(PersistenceCase):
         assert used == {place(): 4, place("other"): 1, place("no"): 0}
         assert store.transact(lambda tx: tx.find(UsedSlots(Waiting.RUNS, ()))) == {}
 
+    def test_open_runs_of_a_key_are_counted_and_the_oldest_named(self, store: Persistence) -> None:
+        """Those under way and those that wait apart, whatever they wait for, oldest first; the newest of all, too."""
+        waiting = [pending(number) for number in (5, 3, 4)]
+        late = evolve(pending(1), created_at=NOW + 3_600_000_000)
+        delayed = evolve(pending(6), start_at=NOW + 1)
+        put_runs(store, *waiting, late, delayed, evolve(pending(7), status=RunStatus.PAUSED))
+        put_runs(store, *(under_way(number) for number in (13, 12, 14)), under_way(15, "other"))
+        put_runs(store, evolve(under_way(16), status=RunStatus.BLOCKED))
+
+        def found(**wanted: int) -> dict[SlotPlace, OpenRunsOfKey]:
+            places = [(place(key), most) for key, most in wanted.items()]
+            return dict(store.transact(lambda tx: tx.find(OpenRuns(places))))
+
+        assert found(k=2, other=0, no=5) == {
+            place(): OpenRunsOfKey(
+                under_way=4,
+                waiting=6,
+                oldest_under_way=(a_key(12), a_key(13)),
+                oldest_waiting=(a_key(3), a_key(4)),
+                newest=late.key,
+                newest_id=late.id,
+            ),
+            place("other"): OpenRunsOfKey(under_way=1, newest=a_key(15), newest_id=under_way(15).id),
+        }
+        everything = found(k=99)[place()]
+        assert everything.oldest_waiting == (*map(a_key, (3, 4, 5, 6, 7)), late.key)
+        assert everything.oldest_under_way == tuple(map(a_key, (12, 13, 14, 16)))
+        assert found() == {}
+
+    def test_open_runs_come_with_the_slots_that_an_operator_has_set(self, store: Persistence) -> None:
+        """In the row of the runs of the key, in the namespace."""
+        put_runs(store, pending(1), pending(2, "other"), evolve(pending(3), namespace=OTHER))
+        rows = [
+            LimitRow(namespace=NAMESPACE, name="run:k", slots=7, updated_at=NOW),
+            LimitRow(namespace=OTHER, name="stage:k", slots=8, updated_at=NOW),
+        ]
+        store.transact(lambda tx: tx.apply([Insert(row) for row in rows]))
+
+        wanted = [(place(), 1), (place("other"), 1), (place("k", OTHER), 1)]
+        found = store.transact(lambda tx: tx.find(OpenRuns(wanted)))
+        assert [found[one].slots for one, _ in wanted] == [7, None, None]
+
+    def test_runs_that_end_do_not_count_as_open(self, store: Persistence) -> None:
+        """Neither those that have ended, nor those that clean up, also if they are blocked then."""
+        put_runs(store, *(evolve(under_way(n), status=status) for n, status in enumerate(RunStatus)))
+        put_runs(store, evolve(under_way(20), status=RunStatus.CANCELLING, error='{"code":"cancelled"}'))
+        put_runs(store, evolve(under_way(21), status=RunStatus.BLOCKED, error='{"code":"cancelled"}'))
+        put_runs(store, evolve(under_way(22), namespace=OTHER), pending(23, None))
+
+        wanted = [(place(), 0), (place("k", OTHER), 1)]
+        counts = store.transact(lambda tx: tx.find(OpenRuns(wanted)))
+        assert (counts[place()].under_way, counts[place()].waiting) == (4, 1)
+        assert counts[place("k", OTHER)].oldest_under_way == (a_key(22),)
+
+    @pytest.mark.parametrize("text", TEXTS)
+    def test_open_runs_of_any_key_are_found(self, store: Persistence, text: str) -> None:
+        """A key is compared character by character."""
+        put_runs(store, pending(1, text), pending(2, text + "x"))
+
+        found = store.transact(lambda tx: tx.find(OpenRuns([(place(text), 1)])))
+        assert {one: line.oldest_waiting for one, line in found.items()} == {place(text): (a_key(1),)}
+
     def test_jobs_wait_while_they_are_limited_and_use_slots_while_queued_or_leased(
         self, store: Persistence
     ) -> None:
@@ -157,7 +220,7 @@ class Slots(PersistenceCase):
         def first(most: int) -> set[tuple[str, int]]:
             return set(store.transact(lambda tx: tx.find(FirstLimitedJobs([(place("w/a"), most)]))))
 
-        expected = [WaitedFor(place("w/a"), 7, 2)]
+        expected = [WaitedFor(place("w/a"), 7, 2, position=limited[-1].queue_position)]
         assert query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.JOBS, {place("w/a")}))) == expected
         assert query(store, lambda tx: _all(tx, Waiting.JOBS)) == expected
         assert first(1) == {(a_key(3), 1)}
@@ -174,7 +237,10 @@ class Slots(PersistenceCase):
         both = evolve(of_stage(a_job(4, 1, state=JobState.LIMITED)), rate_limit=9, rate_period=8)
         put_jobs(store, both, of_stage(a_job(4, 2)))
 
-        found = [WaitedFor(place("/r"), None, 0, 5, 60), WaitedFor(place("w/a"), 7, 1, 9, 8)]
+        found = [
+            WaitedFor(place("/r"), None, 0, 5, 60, position=both.queue_position),
+            WaitedFor(place("w/a"), 7, 1, 9, 8, position=both.queue_position),
+        ]
         assert (
             query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.JOBS, {place("/r"), place("w/a")})))
             == found
@@ -245,7 +311,7 @@ class Slots(PersistenceCase):
         put(store, Insert(slot))
 
         assert query(store, lambda tx: tx.find(KeysWaitedFor(Waiting.RUNS, {place(text)}))) == [
-            WaitedFor(place(text), 1, 1)
+            WaitedFor(place(text), 1, 1, position=pending(1).queue_position)
         ]
         assert query(store, lambda tx: tx.lock(SLOTS, {slot})) == [slot]
         assert query(store, lambda tx: tx.find(FirstPendingRuns([(place(text), 1)]))) == [a_key(1)]
@@ -284,6 +350,20 @@ class Slots(PersistenceCase):
         assert due(NOW, 100) == [a_key(3), a_key(2)]
         assert due(NOW + 2, 3) == [a_key(3), a_key(2), a_key(4)]
         assert due(NOW - 6, 100) == due(NOW, 0) == []
+
+    def test_due_runs_of_one_namespace_are_not_behind_those_of_others(self, store: Persistence) -> None:
+        """The limit counts only its own. A namespace that no run can have has none."""
+        names = {1: OTHER, 2: OTHER, 3: NAMESPACE}
+        put_runs(
+            store,
+            *(evolve(pending(n, None), start_at=NOW - 9 + n, namespace=name) for n, name in names.items()),
+        )
+
+        def due(namespace: str | None) -> list[str]:
+            return query(store, lambda tx: tx.find(DueRuns(1, namespace), NOW))
+
+        assert (due(None), due(OTHER), due(NAMESPACE)) == ([a_key(1)], [a_key(1)], [a_key(3)])
+        assert due("\0") == due("none") == []
 
     def test_runs_past_their_deadline_are_found_earliest_first(self, store: Persistence) -> None:
         """Runs that have not ended, in any state, and have no error: an error shows that the deadline was handled."""

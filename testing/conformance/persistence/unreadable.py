@@ -1,17 +1,29 @@
 """The contract of a store for unreadable rows: they are found, and their runs can be blocked without being read."""
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import BlockRun, DeleteJobs, Insert
+from holdfast.ports.changes import BlockRun, DeleteJobs, Insert, Update
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import UnreadableRows
+from holdfast.ports.queries.schedules import ListSchedules
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Payload
-from holdfast.ports.searches import RunOutlines
+from holdfast.ports.searches import DueSchedules, RunOutlines
 from holdfast.ports.unreadable import RunOutline, Unreadable
-from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_page, a_row, a_run
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    a_job,
+    a_key,
+    a_page,
+    a_row,
+    a_run,
+    a_schedule,
+)
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
     jobs_of,
@@ -26,7 +38,7 @@ LATER = NOW + 60_000_000
 
 
 class UnreadableRuns(PersistenceCase):
-    """UnreadableRows, Transaction.outlines and BlockRun."""
+    """UnreadableRows, Transaction.outlines and BlockRun; and schedules that can't be read."""
 
     def test_what_can_be_read_is_not_found(self, store: Persistence) -> None:
         """Nor are missing runs."""
@@ -124,6 +136,24 @@ class UnreadableRuns(PersistenceCase):
         put(store, BlockRun(a_key(5), LATER, None))
 
         assert [job.state for job in jobs_of(store, a_key(5))] == [JobState.PAUSED]
+
+    @pytest.mark.parametrize(
+        "field", ["start", "timing", "policy", "recent", "changes", "open_runs", "paused"]
+    )
+    @pytest.mark.parametrize("text", ["", "{", "[" * 5_000, "null", '"x"', "0x\u202e"])
+    def test_a_schedule_that_is_no_json_holds_up_no_other(
+        self, store: Persistence, field: str, text: str
+    ) -> None:
+        """It is found and listed like others: the kernel stores what is wrong with it."""
+        wrong: dict[str, Any] = {field: text}
+        damaged, sound = evolve(a_schedule(1), **wrong), a_schedule(2)
+        put(store, Insert(damaged), Insert(sound))
+
+        search = DueSchedules(NAMESPACE, ["orders"], 10)
+        assert list(store.transact(lambda tx: tx.find(search, NOW))) == [damaged, sound]
+        assert store.read(ListSchedules(namespace=NAMESPACE)) == (damaged, sound)
+        put(store, Update(evolve(damaged, problem="it can't be read", next_at=None)))
+        assert list(store.transact(lambda tx: tx.find(search, NOW))) == [sound]
 
     def test_what_was_blocked_can_be_ended(self, store: Persistence) -> None:
         """Paused jobs are deleted like others."""

@@ -10,8 +10,8 @@ from typing import Final
 _HERE: Final = Path(__file__).resolve().parent
 _ROOT: Final = _HERE.parents[2]
 
-PEERS: Final = ("dbos", "absurd", "edda", "procrastinate", "pgqueuer")
-"""What Holdfast is measured beside: three engines, then two queues of jobs."""
+PEERS: Final = ("dbos", "absurd", "edda", "procrastinate", "pgqueuer", "apscheduler")
+"""What Holdfast is measured beside: three engines, two queues of jobs, and a scheduler."""
 HOLDFAST: Final = "holdfast"
 FLOOR: Final = "floor"
 """Hand-written SQL that does the same, with nothing around it: no engine, and what none can be faster than."""

@@ -9,7 +9,10 @@ from tests.benchmarks.peers.environments import FLOOR, HOLDFAST
 
 ENGINES: Final = (HOLDFAST, "dbos", "absurd", "edda")
 QUEUES: Final = ("procrastinate", "pgqueuer")
-ALL: Final = (*ENGINES, *QUEUES, FLOOR)
+WORKERS: Final = (*ENGINES, *QUEUES, FLOOR)
+"""Those that do jobs as they come."""
+SCHEDULER: Final = "apscheduler"
+ALL: Final = (*ENGINES, *QUEUES, SCHEDULER, FLOOR)
 
 
 @attrs.frozen(kw_only=True)
@@ -103,7 +106,7 @@ def _drained(some: _Share) -> Sequence[Row]:
         workload="drain",
         sizes={"runs": some.of(5_000), "at_once": 200, "workers": 1},
         unit="/s",
-        who=ALL,
+        who=WORKERS,
         target=17_000,
         sizes_of={
             "dbos": {"runs": some.of(1_000), "at_once": 50},
@@ -114,8 +117,8 @@ def _drained(some: _Share) -> Sequence[Row]:
             FLOOR: {"runs": some.of(50_000)},
         },
     )
-    two = {peer: {**one.sizes_for(peer), "workers": 2} for peer in ALL}
-    aged = tuple(peer for peer in ALL if peer not in {"edda", FLOOR})
+    two = {peer: {**one.sizes_for(peer), "workers": 2} for peer in WORKERS}
+    aged = tuple(peer for peer in WORKERS if peer not in {"edda", FLOOR})
     return (
         one,
         attrs.evolve(
@@ -123,7 +126,7 @@ def _drained(some: _Share) -> Sequence[Row]:
             name="drain, 2 workers",
             about="the same, by two workers",
             sizes_of=two,
-            who=tuple(peer for peer in ALL if peer != FLOOR),
+            who=tuple(peer for peer in WORKERS if peer != FLOOR),
         ),
         attrs.evolve(
             one,
@@ -216,6 +219,19 @@ def _waited_for(some: _Share) -> Sequence[Row]:
             unit="s",
             who=(HOLDFAST, "absurd"),
             target=5 + 5 / 3 + 1,
+            has_costs=False,
+        ),
+        Row(
+            name="schedules",
+            about=f"{some.of(1_000):,} schedules are due at one instant, beside {some.of(10_000):,} that are not "
+            f"(dbos: {some.of(200)} and none, with a thread for each): from the instant to each body, p50 / p99",
+            workload="schedules",
+            sizes={"due": some.of(1_000), "others": some.of(10_000)},
+            unit="ms",
+            who=(HOLDFAST, "dbos", SCHEDULER),
+            target=2_000,
+            sizes_of={"dbos": {"due": some.of(200), "others": 0}},
+            repeats=1,
             has_costs=False,
         ),
     )

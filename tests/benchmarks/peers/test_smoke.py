@@ -9,11 +9,12 @@ from tests.benchmarks.peers.__main__ import main
 from tests.benchmarks.peers.environments import FLOOR, HOLDFAST, PEERS, program_of, version_of
 from tests.benchmarks.peers.results import COSTS, load
 from tests.benchmarks.peers.rows import rows
+from tests.sizes import only_full
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 
 
-@pytest.mark.parametrize("who", [HOLDFAST, FLOOR])
+@pytest.mark.parametrize("who", [pytest.param(HOLDFAST, marks=only_full), FLOOR])
 def test_every_row_is_measured_and_in_the_table_and_in_the_data(
     who: str, postgres_url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

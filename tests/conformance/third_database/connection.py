@@ -17,6 +17,7 @@ from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.ports.changes import Change
 from holdfast.ports.persistence import Query
+from holdfast.ports.read_limits import ReadLimit
 from holdfast.ports.records.job import JobKey
 from holdfast.ports.searches import LockedAttempts
 from holdfast.ports.transport import JobTransport
@@ -117,8 +118,8 @@ class ThirdDatabase:
             yield ThirdLink(link)
 
     @contextmanager
-    def reader(self, seconds: float, /) -> Generator[Link]:
-        with self._inner.reader(seconds) as link:
+    def reader(self, seconds: float, limit: ReadLimit | None = None, /) -> Generator[Link]:
+        with self._inner.reader(seconds, limit) as link:
             yield ThirdLink(link)
 
     @contextmanager

@@ -86,7 +86,7 @@ def carried(aws: FakeAws, shared_database: str, namespace: str) -> Iterator[Carr
                 run = cloud.engine.sync.start(call)
                 while cloud.source.poll():
                     pass
-                assert run.result(timeout=30) == result
+                assert run.result(timeout=120) == result
             return cloud
 
         yield carry_out

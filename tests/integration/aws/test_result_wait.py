@@ -31,4 +31,4 @@ def test_a_process_that_only_waits_for_a_run_takes_no_message_of_its_job(aws: Fa
         (delivery,) = SqsJobTransport(url, client=client).receive(10, 0)
         assert isinstance(delivery.hint, JobHint)
         ServerlessHost(engine).handle_job({"job_id": delivery.hint.job, "epoch": delivery.hint.epoch})
-        assert run.result(timeout=5) == 7
+        assert run.result(timeout=120) == 7

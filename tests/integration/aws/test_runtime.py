@@ -116,13 +116,13 @@ def test_a_timer_gets_what_was_done(start: Start, engine: Engine) -> None:
 def test_a_function_goes_on_in_the_next_invocation_when_one_nears_its_end(
     aws: FakeAws, engine: Engine, start: Start
 ) -> None:
-    function = start(seconds=1.0)
+    function = start(seconds=3.0)
     source = source_of(aws, function.invoke)
-    run = engine.sync.start(counts(12), id="x")
+    run = engine.sync.start(counts(36), id="x")
     while source.poll():
         pass
 
-    assert run.result() == sum(range(12))
+    assert run.result() == sum(range(36))
     assert function.is_alive
     assert function.invocations >= 3
 

@@ -61,6 +61,7 @@ def _broken_pipe() -> int:
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_worker_whose_stderr_is_closed_runs_and_drains(folder: Path, number: signal.Signals) -> None:
     stderr = _broken_pipe()
@@ -72,6 +73,7 @@ def test_a_worker_whose_stderr_is_closed_runs_and_drains(folder: Path, number: s
         assert worker.wait(60) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("run", "show", "app:engine", "nobody"), ("worker", "app:nothing"), ("nonsense",)]
 )

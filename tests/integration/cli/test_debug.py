@@ -62,7 +62,7 @@ HISTORY = """{
   ]
 }
 """
-SECONDS_MAX = 60
+SECONDS_MAX = 200
 END = 'it returns ["receipt 1","receipt 2"], as recorded'
 
 

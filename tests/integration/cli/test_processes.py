@@ -62,7 +62,9 @@ SURVIVE = Pipeline("survive").pipe(survive)
 GATE = Pipeline("gate").pipe(gate)
 engine = Engine.open(f"sqlite:///{HERE}/shop.db", workflows=[SUM, SURVIVE, GATE])
 """
-SECONDS_MAX = 60
+SECONDS_MAX = 200
+
+pytestmark = pytest.mark.slow
 
 
 @attrs.frozen

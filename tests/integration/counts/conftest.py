@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,18 @@ def shared_database(postgres_url: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def url(database_url: str) -> str:
-    """The URL of a database of each kind."""
-    return database_url
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.other_store),
+        pytest.param("postgres", marks=pytest.mark.service),
+    ]
+)
+def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
+    """The URL of a database of each kind; on PostgreSQL the one that these tests share."""
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("shared_database")
+        return found
+    return new_sqlite(tmp_path / "holdfast.db")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 import pytest
 
+from holdfast import Concurrency
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.maintenance.doctor import scan
 from holdfast.hosts.worker.worker import Worker
@@ -236,7 +237,7 @@ def test_a_busy_database_is_sound(empty: Scene, monkeypatch: pytest.MonkeyPatch)
         number = 0
         while not stop.wait(0.005):
             number += 1
-            engine.start(WIDE(number % 7), id=f"w{number}", concurrency_key="k", concurrency_limit=5)
+            engine.start(WIDE(number % 7), id=f"w{number}", concurrency=Concurrency("k", limit=5))
             engine.start(PARENT(number), id=f"p{number}")
             engine.start(LATER(1), id=f"l{number}", start_at=datetime.now(UTC) + timedelta(seconds=0.1))
             started.append(f"p{number}")

@@ -49,10 +49,11 @@ def leaf(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
     command: click.Command = command_line
     context = click.Context(command, info_name="holdfast", help_option_names=["-h", "--help"])
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        name, *words = words
-        below = command.get_command(context, name)
-        if below is None:
-            raise click.UsageError(f"no such command: {name}")
+        try:
+            name, below, words = command.resolve_command(context, words)
+        except click.UsageError:
+            raise click.UsageError(f"no such command: {words[0]}") from None
+        assert below is not None
         command, context = below, click.Context(below, info_name=name, parent=context)
     return command, context, words
 

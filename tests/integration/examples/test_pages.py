@@ -35,6 +35,7 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
+from tests.integration.examples.served_shop import served_shop
 from tests.nats import private_nats
 from tests.poll_intervals import look_often
 from tools import states
@@ -77,6 +78,12 @@ def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
     if page.name == "nats.md":
         with _nats() as url:
             patched.setenv("NATS_URL", url)
+            yield
+        return
+    if page.name == "http-client.md":
+        with served_shop() as url:
+            patched.setenv("HOLDFAST_SERVER", url)
+            patched.setenv("HOLDFAST_KEY", "all")
             yield
         return
     if page.name not in {"aws.md", "lambda.md"}:
@@ -237,7 +244,9 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
     assert of_functions == WorkflowOptions.__optional_keys__
     assert of_steps == StepOptions.__optional_keys__
     assert of_stages == BodyOptions.__optional_keys__
-    assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version", "deadline"}
+    assert of_pipelines == BodyDefaults.__optional_keys__ | {
+        *("input", "version", "deadline", "concurrency", "rate", "fair", "attributes_from")
+    }
     assert of_starts == StartOptions.__optional_keys__
     assert of_children == ChildStartOptions.__optional_keys__ | {"parent_end"}
     assert of_many_starts == StartAllOptions.__optional_keys__
@@ -356,6 +365,8 @@ def _keywords(function: object) -> set[str]:
 def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
     order = (
         "worker",
+        "worker list",
+        "serve",
         "run",
         "start",
         "list",
@@ -378,6 +389,23 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "messages",
         "query",
         "update",
+        "limit",
+        "set",
+        "clear",
+        "key",
+        "rotate",
+        "revoke",
+        "audit",
+        "queue",
+        "workflow",
+        "namespace",
+        "schedule",
+        "next",
+        "create",
+        "delete",
+        "trigger",
+        "backfill",
+        "apply",
         "why",
         "history",
         "export",
@@ -388,6 +416,8 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "debug",
         "doctor",
         "lint",
+        "openapi",
+        "completion",
         "db",
         "upgrade",
         "status",

@@ -38,7 +38,7 @@ def test_a_worker_killed_around_any_commit_of_a_function_changes_nothing(site: S
     queues = {phase: f"{phase[0].replace(':', '-')}-{phase[1]}" for phase in PHASES}
     runs = {phase: site.start(errand(10), queue=queue) for phase, queue in queues.items()}
     victims = [
-        site.worker(queue, "errand@1", faults=[Fault(*phase)], only_queues=[queue], concurrency=1)
+        site.worker(queue, "errand@1", faults=[Fault(*phase)], only_queues=[queue], concurrency=1, lease=3.0)
         for phase, queue in queues.items()
     ]
     assert [victim.wait() for victim in victims] == [-signal.SIGKILL] * len(PHASES)

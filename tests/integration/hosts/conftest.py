@@ -15,6 +15,7 @@ from holdfast.testing.ledger import DeterminismChecker
 from tests.integration.hosts.seats import Seats
 from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
+from tests.sizes import STORES
 
 OpenEngine = Callable[..., Engine]
 
@@ -26,9 +27,13 @@ def shared_database(postgres_url: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
-    """The URL of a store of each kind."""
+    """The URL of a store of each kind.
+
+    `make test` runs these tests on SQLite alone, `make test-slow` on PostgreSQL, and `make test-full` in memory too.
+    What each store promises is held by the conformance suite in `make test`, as are SQL, counts and the doctor.
+    """
     if request.param == "postgres":
         found: str = request.getfixturevalue("shared_database")
         return found

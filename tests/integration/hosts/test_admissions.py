@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Concurrency
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.worker import worker as worker_module
@@ -28,7 +29,7 @@ from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE, up_to
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 WAITS = Retry(attempts=2, wait=timedelta(seconds=3600))
 
 
@@ -81,8 +82,7 @@ def test_runs_of_a_key_go_one_after_the_other(open_engine: OpenEngine, limit: in
     pipeline = Pipeline("keyed", input=int).pipe(slow).pipe(slow.options(name="again"))
     engine = open_engine(pipeline)
     handles = [
-        engine.sync.start(pipeline(number), concurrency_key="k", concurrency_limit=limit)
-        for number in range(6)
+        engine.sync.start(pipeline(number), concurrency=Concurrency("k", limit=limit)) for number in range(6)
     ]
     with Worker(engine, poll_interval=0.5), Worker(engine, poll_interval=0.5):
         assert [handle.result(timeout=SOON) for handle in handles] == list(range(6))
@@ -95,8 +95,8 @@ def test_runs_of_a_key_go_one_after_the_other(open_engine: OpenEngine, limit: in
 @pytest.mark.parametrize("how", ["cancel", "terminate"])
 def test_an_end_from_outside_lets_the_next_one_in(open_engine: OpenEngine, how: str) -> None:
     engine = open_engine(SIMPLE)
-    first = engine.sync.start(SIMPLE(1), id="first", concurrency_key="k")
-    second = engine.sync.start(SIMPLE(2), id="second", concurrency_key="k")
+    first = engine.sync.start(SIMPLE(1), id="first", concurrency=Concurrency("k"))
+    second = engine.sync.start(SIMPLE(2), id="second", concurrency=Concurrency("k"))
     assert (status(engine, "first"), status(engine, "second")) == (RunStatus.RUNNING, RunStatus.PENDING)
 
     getattr(first, how)()
@@ -108,7 +108,7 @@ def test_an_end_from_outside_lets_the_next_one_in(open_engine: OpenEngine, how: 
 def test_what_was_lost_is_found_by_maintenance(open_engine: OpenEngine) -> None:
     """The hint that follows a start is suppressed here, as if its process had been killed before sending it."""
     engine = open_engine(SIMPLE)
-    created = engine.kernel.dispatch(engine.client.create(SIMPLE(3), {"concurrency_key": "k"}))
+    created = engine.kernel.dispatch(engine.client.create(SIMPLE(3), {"concurrency": Concurrency("k")}))
     assert created.status is RunStatus.PENDING
 
     tick = ServerlessHost(engine).run_maintenance_tick()
@@ -176,7 +176,7 @@ def test_a_start_that_is_repeated_with_its_key_is_the_same_start(open_engine: Op
     options: dict[str, Any] = {
         "idempotency_key": "once",
         "deadline": timedelta(hours=1),
-        "concurrency_key": "k",
+        "concurrency": Concurrency("k", waiting=0, full="refuse"),
     }
     first = engine.sync.start(SIMPLE(1), **options)
     time.sleep(0.01)
@@ -192,8 +192,8 @@ def test_a_start_that_is_repeated_with_its_key_is_the_same_start(open_engine: Op
         ({"start_at": datetime(9999, 6, 1, tzinfo=UTC)}, "from 1970 to 9998"),
         ({"deadline": timedelta(0)}, "deadline is .*longer than nothing"),
         ({"deadline": "5"}, "deadline is '5'; it must be a timedelta or a number of seconds"),
-        ({"concurrency_key": ""}, "concurrency_key is ''"),
-        ({"concurrency_key": "k", "concurrency_limit": 0}, "concurrency_limit is 0"),
+        ({"concurrency": "k"}, "concurrency is 'k'; it must be a Concurrency"),
+        ({"concurrency_key": "k"}, "start has no option 'concurrency_key'.*did you mean 'concurrency'"),
         ({"if_active": "rerun"}, "if_active is 'rerun'; it must be 'error', 'return' or 'terminate'"),
         ({"if_ended": "terminate"}, "if_ended is 'terminate'"),
     ],
@@ -295,7 +295,7 @@ def test_functions_that_live_for_seconds_let_the_next_ones_in(open_engine: OpenE
     engine = open_engine(pipeline)
     host = ServerlessHost(engine)
     handles = [
-        engine.sync.start(pipeline(number), concurrency_key="k", concurrency_limit=2) for number in range(5)
+        engine.sync.start(pipeline(number), concurrency=Concurrency("k", limit=2)) for number in range(5)
     ]
     assert [handle.info().status for handle in handles].count(RunStatus.RUNNING) == 2
 

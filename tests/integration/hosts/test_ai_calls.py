@@ -29,7 +29,7 @@ from tests.integration.hosts.pipelines import SIMPLE
 from tests.unit.hosts.attempt_harness import Bench
 
 pytestmark = pytest.mark.anyio
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 PRICES = {"m-1": Price(input=Decimal("0.15"), output=Decimal("0.6"))}
 
 

@@ -12,7 +12,7 @@ from tests.integration.hosts import anyio_functions
 from tests.integration.hosts.anyio_functions import GIVES, go
 from tests.integration.hosts.conftest import OpenEngine
 
-SOON = 20
+SOON = 120
 
 
 @pytest.mark.parametrize("kept", [1_000, 0], ids=["in memory", "replayed each time"])

@@ -27,7 +27,7 @@ from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 from tests.integration.hosts.seats import SEATS, Seats
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 

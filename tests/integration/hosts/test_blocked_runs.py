@@ -97,7 +97,7 @@ async def test_a_worker_with_code_that_fits_has_it_go_on(open_engine: OpenEngine
     await blocked(open_engine)
     mended = open_engine(sends)
     async with Worker(mended):
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert await mended.handle(sends, "x").result() == "done"
     (resumed,) = [event for event in mended.sync.handle(sends, "x").history() if event.type == "run.resumed"]
     assert resumed.data == {"reason": REASON}

@@ -15,7 +15,7 @@ from holdfast.ports.records.run import Run, RunStatus
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, TEXT, WIDE
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 
 
 def started(engine: Engine, *ids: str) -> Engine:
@@ -46,6 +46,20 @@ def test_runs_are_paused_resumed_and_cancelled_by_filter(open_engine: OpenEngine
     assert engine.sync.terminate_all(status=["running", "completed"]) == BulkResult(changed=1)
     assert statuses(engine) == {"a": "cancelled", "b": "paused", "t": "cancelled"}
     assert engine.sync.handle(SIMPLE, "b").history()[1].data == {"reason": "look"}
+
+
+def test_runs_that_are_named_are_changed_whatever_status_the_action_expects(open_engine: OpenEngine) -> None:
+    """If the action is possible; an active run is run again only if its status is asked for."""
+    engine = started(open_engine(SIMPLE), "a", "b", "c", "d")
+    assert engine.sync.cancel_all(ids=["a", "b", "absent"]) == BulkResult(changed=2)
+    assert engine.sync.cancel_all(ids=["a"]) == BulkResult()
+    assert engine.sync.rerun_all(ids=["a", "c"]) == BulkResult(changed=1)
+    assert statuses(engine) == {"a": "running", "b": "cancelled", "c": "running", "d": "running"}
+    assert engine.sync.handle(SIMPLE, "c").info().generation == 1
+    assert engine.sync.pause_all(ids=iter(["a", "d"])) == BulkResult(changed=2)
+    with pytest.raises(InvalidFilterError, match="has no id in it"):
+        engine.sync.terminate_all(ids=[])
+    assert engine.sync.remove_all(ids={"b", "c"}) == BulkResult(changed=1)
 
 
 def test_failed_runs_are_run_again(open_engine: OpenEngine) -> None:

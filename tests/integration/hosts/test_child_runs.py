@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
-from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.options import Fair, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
@@ -24,12 +24,14 @@ from holdfast.ports.errors import (
     RunFailedError,
     SignalRefusedError,
 )
+from holdfast.ports.records.limits import FairKeyName
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.tables import FAIR_KEYS
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 
-SOON = 20
+SOON = 120
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
@@ -92,6 +94,47 @@ async def test_so_is_that_of_a_pipeline(open_engine: OpenEngine) -> None:
     async with Worker(engine):
         with anyio.fail_after(SOON):
             assert await engine.run(shouts("hey")) == "hey!!"
+    sound(engine)
+
+
+@workflow(fair=Fair(by="tenant"))
+async def order(name: str) -> str:
+    return name
+
+
+@workflow
+async def orders(tenant: str) -> str:
+    child = await start_child(order(tenant), weight=4, attributes={"tenant": tenant})
+    return await child.result()
+
+
+ordering = Pipeline("ordering", input=str).pipe(stage(weight=3, attributes={"tenant": "staged"})(order))
+
+
+@workflow
+async def heavy_without_turns(name: str) -> None:
+    await start_child(sleeps(name), weight=4)
+
+
+async def test_a_child_may_have_a_weight(open_engine: OpenEngine) -> None:
+    engine = open_engine(order, orders, ordering)
+    async with Worker(engine):
+        with anyio.fail_after(SOON):
+            assert await engine.run(orders("called")) == "called"
+            assert await engine.run(ordering("x")) == "x"
+    names = [FairKeyName(engine.core.namespace, "order/default", key) for key in ("called", "staged")]
+    rows = engine.core.stores.persistence.transact(lambda tx: tx.get(FAIR_KEYS, names))
+    assert sorted((row.key, row.weight) for row in rows) == [("called", 4), ("staged", 3)]
+    sound(engine)
+
+
+async def test_a_weight_needs_turns(open_engine: OpenEngine) -> None:
+    with pytest.raises(DefinitionError, match=r"'doubled' has no fair=Fair\(by=\.\.\.\)"):
+        stage(weight=2)(doubled)
+    engine = open_engine(heavy_without_turns, sleeps)
+    async with Worker(engine):
+        with anyio.fail_after(SOON), pytest.raises(RunFailedError, match="'sleeps' has no fair"):
+            await engine.run(heavy_without_turns("x"))
     sound(engine)
 
 
@@ -319,7 +362,7 @@ async def test_a_child_is_sent_messages(open_engine: OpenEngine, large: int) -> 
     assert sorted(heard[:2]) == ["a", "b" * large]
     assert heard[2:] == ["c", "the run has already completed"]
     rows = await engine.handle(tells, "x").history()
-    told = [event.data for event in rows if event.type == "child.signalled"]
+    told = [event.data for event in rows if event.type == "signal.sent"]
     assert [one["run"] for one in told] == 4 * ["x/1"]
     sound(engine)
 

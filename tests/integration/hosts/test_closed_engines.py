@@ -17,7 +17,7 @@ from holdfast.ports.errors import BlockedLoopError, EngineClosedError
 from holdfast.ports.transport import JobHint, JobTransport, Reopenable
 from tests.integration.hosts.conftest import OpenEngine
 
-SOON = 20
+SOON = 120
 
 
 @step

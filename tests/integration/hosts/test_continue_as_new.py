@@ -8,6 +8,7 @@ from typing import cast
 import anyio
 import pytest
 
+from holdfast import Concurrency
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.functions import replay
 from holdfast.hosts.serverless.host import ServerlessHost
@@ -33,7 +34,7 @@ from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 from tests.integration.hosts.test_child_runs import shouting
 
-SOON = 20
+SOON = 120
 words = Channel("words", str)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
@@ -141,8 +142,8 @@ async def ever(round: int) -> int:
 
 async def test_what_was_said_of_it_its_deadline_and_its_slot_go_on(open_engine: OpenEngine) -> None:
     engine = open_engine(ever, count)
-    run = await engine.start(ever(1), id="x", deadline=timedelta(days=1), concurrency_key="k")
-    other = await engine.start(count(1), id="y", concurrency_key="k")
+    run = await engine.start(ever(1), id="x", deadline=timedelta(days=1), concurrency=Concurrency("k"))
+    other = await engine.start(count(1), id="y", concurrency=Concurrency("k"))
     await run.annotate({"owner": "Ann"})
     await run.annotate({"owner": "Bob"}, key="once")
     began = (await run.info()).created_at

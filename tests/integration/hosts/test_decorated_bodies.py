@@ -26,7 +26,7 @@ from holdfast import (
 from holdfast.ports.errors import RunFailedError, UpdateRejectedError
 from tests.integration.hosts.conftest import OpenEngine
 
-SOON = 20
+SOON = 120
 ONCE = Retry(attempts=1)
 
 A = TypeVar("A")

@@ -19,8 +19,10 @@ from holdfast.hosts.wiring import hint_listener
 from holdfast.hosts.wiring.stores import Stores, open_stores
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.concurrency import Concurrency
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.commands import RunCreate
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import (
     CommandError,
     DefinitionError,
@@ -29,6 +31,7 @@ from holdfast.ports.errors import (
     IdempotencyConflictError,
     InvalidArgumentError,
     InvalidFilterError,
+    InvalidNamespaceError,
     InvalidValueError,
     RunCancelledError,
     RunExistsError,
@@ -52,7 +55,7 @@ from tests.integration.hosts.polling import until
 
 R = TypeVar("R")
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 LARGE = "x" * 100_000
 
 
@@ -416,14 +419,15 @@ def test_an_input_that_can_not_be_is_refused_before_anything_is_stored(
 
 
 @pytest.mark.parametrize("text", ["nul \0", "half \ud800", "two\nlines", "\x1b[31m", "\u2028"])
-@pytest.mark.parametrize("option", ["id", "idempotency_key", "concurrency_key", "queue"])
+@pytest.mark.parametrize("option", ["id", "idempotency_key", "concurrency", "queue"])
 def test_a_name_that_no_store_can_keep_or_no_line_show_is_refused_and_nothing_is_stored(
     open_engine: OpenEngine, option: str, text: str
 ) -> None:
     engine = open_engine(SIMPLE)
     engine.sync.start(SIMPLE(1))
     with pytest.raises(HoldfastError, match=r"character|letters"):
-        engine.sync.start(SIMPLE(1), **{option: text})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        given = Concurrency(text) if option == "concurrency" else text
+        engine.sync.start(SIMPLE(1), **{option: given})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     assert counts(engine).runs == {"running": 1}
 
@@ -623,3 +627,19 @@ def test_two_workflows_of_one_name_and_version_are_refused() -> None:
         Engine.open(
             "memory://", workflows=[SIMPLE, type(SIMPLE)("simple", input=int).pipe(FAILING.bodies["fail"])]
         )
+
+
+def test_an_engine_can_be_used_in_another_namespace(tmp_path: Path) -> None:
+    """It shares the connections and the code; runs, keys and handles are those of the other namespace."""
+    url = f"sqlite:///{tmp_path / 'namespaces.db'}"
+    with Engine.open(url, workflows=[TEXT]).sync as engine:
+        other = engine.in_namespace("other").acting_as(Actor("user", "ann"))
+        run = other.start(TEXT("x"), id="one", idempotency_key="k")
+        engine.start(TEXT("y"), id="two", idempotency_key="k")
+
+        assert run.info().namespace == "other"
+        assert [one.id for one in other.runs()] == ["one"]
+        assert [one.id for one in engine.runs()] == ["two"]
+        assert engine.in_namespace("default").core is engine.core
+        with pytest.raises(InvalidNamespaceError):
+            engine.in_namespace("no/slash")

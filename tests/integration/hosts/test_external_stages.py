@@ -23,7 +23,7 @@ from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 OFTEN = timedelta(milliseconds=20)
 NEVER = timedelta(days=1)
 

@@ -87,10 +87,12 @@ def _run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_child_waits_for_no_start_that_its_parent_is_sending(tmp_path: Path) -> None:
     _run("-c", WHILE_STARTS_ARE_SENT, f"sqlite:///{tmp_path}/runs.db")
 
 
+@pytest.mark.slow
 def test_children_use_the_engine_that_their_parent_goes_on_using(url: str, namespace: str) -> None:
     if url == "memory://":
         pytest.skip("it lives in one process")
@@ -103,6 +105,7 @@ def test_a_child_of_a_process_that_used_memory_is_refused() -> None:
     assert "visible nowhere else" in _run("-c", REFUSED, "memory://", "-")
 
 
+@pytest.mark.slow
 def test_a_child_that_was_forked_in_a_transaction_of_sqlite_is_refused(tmp_path: Path) -> None:
     out = _run("-c", REFUSED, f"sqlite:///{tmp_path}/runs.db", "in a transaction")
     assert "in the middle of a transaction" in out

@@ -24,7 +24,7 @@ from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 
-SOON = 20
+SOON = 120
 MESSAGES = 4
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]

@@ -26,7 +26,7 @@ from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 from tests.poll_intervals import rest_at_once
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 

@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.stage_context import StageContext
 from tests.integration.hosts.conftest import OpenEngine
 from tests.sizes import sized
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 SHORT = timedelta(milliseconds=400)
 AT_ONCE = Retry(attempts=3, wait=timedelta(0))
 

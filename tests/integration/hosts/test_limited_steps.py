@@ -23,7 +23,7 @@ from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 from tests.sizes import sized
 
-SOON = 30
+SOON = 120
 now: list[int] = []
 most: list[int] = []
 began: list[float] = []

@@ -35,7 +35,7 @@ from tests.integration.hosts.conftest import OpenEngine
 
 pytestmark = pytest.mark.anyio
 
-SOON = 30
+SOON = 120
 STARTS: list[tuple[str, int, int]] = []
 """The starts of the steps under test: name, number, attempt."""
 DYING: list[anyio.Event] = []

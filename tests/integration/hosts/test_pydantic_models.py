@@ -12,7 +12,7 @@ from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring import Pipeline, StageContext, stage
 from holdfast.ports.errors import InvalidValueError, RunFailedError
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 
 
 class Line(BaseModel):

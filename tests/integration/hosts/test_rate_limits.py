@@ -15,7 +15,7 @@ from holdfast.testing.snapshots import snapshot_of
 from tests.sizes import sized
 
 OpenEngine = Callable[..., Engine]
-SOON = timedelta(seconds=30)
+SOON = timedelta(minutes=2)
 
 
 class Starts:
@@ -80,13 +80,12 @@ def test_workers_that_come_late_start_no_more_than_the_limit(open_engine: OpenEn
     engine = open_engine(pipeline)
     runs = [engine.sync.start(pipeline("acme"), attributes={"tenant": "acme"}) for _ in range(sized(4, 7))]
     runs += [engine.sync.start(pipeline("other"), attributes={"tenant": "other"}) for _ in range(2)]
-    began = time.monotonic()
     with Worker(engine, poll_interval=0.5), Worker(engine, poll_interval=0.5):
         for run in runs:
             run.result(timeout=SOON)
 
     assert starts["acme"].nearest(3) > 1 - 0.3
-    assert max(starts["other"].at) - began < max(starts["acme"].at) - began - 0.9
+    assert max(starts["other"].at) < sorted(starts["acme"].at)[3]  # which waits for the next second
 
 
 def test_who_waits_is_told_when_it_is_its_turn(open_engine: OpenEngine) -> None:

@@ -17,7 +17,7 @@ from holdfast.ports.errors import RunFailedError, StepFailedError, UpdateFailedE
 from tests.integration.hosts.conftest import OpenEngine
 from tests.sample_values import Level
 
-SOON = 20
+SOON = 120
 ONCE = Retry(attempts=1)
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -69,7 +69,7 @@ async def test_a_sleeper_goes_on_with_the_worker_that_comes(open_engine: OpenEng
             await until(all_sleep)
         async with Worker(engine, poll_interval=POLL, lease=LEASE):
             assert all_sleep()
-            results = [await run.result(timeout=20) for run in runs]
+            results = [await run.result(timeout=120) for run in runs]
 
         assert results == [1, 2]
         assert [(await run.info()).status for run in runs] == [RunStatus.COMPLETED] * 2

@@ -7,6 +7,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from holdfast import Concurrency
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.functions.replay_check import replay
 from holdfast.hosts.worker.worker import Worker
@@ -22,7 +23,7 @@ from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 
-SOON = 20
+SOON = 120
 ONCE = Retry(attempts=1)
 TWICE = Retry(attempts=2, wait=timedelta(milliseconds=10))
 
@@ -287,8 +288,8 @@ async def test_a_run_past_its_deadline_takes_back_what_it_has_done_and_fails(ope
 
 async def test_a_run_that_has_not_begun_is_cancelled_at_once(open_engine: OpenEngine) -> None:
     engine = open_engine(tidies)
-    run = await engine.start(tidies("a"), concurrency_key="k")
-    waiting = await engine.start(tidies("b"), concurrency_key="k")
+    run = await engine.start(tidies("a"), concurrency=Concurrency("k"))
+    waiting = await engine.start(tidies("b"), concurrency=Concurrency("k"))
     assert (await waiting.cancel()).status is RunStatus.CANCELLED
     assert (await run.cancel()).status is RunStatus.CANCELLING
 

@@ -20,7 +20,7 @@ from holdfast.ports.errors import UnavailableError
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 LENGTH = 10
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 

@@ -11,7 +11,7 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.ports.errors import DefinitionError, RunFailedError
 from tests.integration.hosts.conftest import OpenEngine
 
-SOON = 20
+SOON = 120
 
 lock = asyncio.Lock()
 event = asyncio.Event()

@@ -27,7 +27,7 @@ from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 from tests.poll_intervals import rest_at_once
 
-SOON = 20
+SOON = 120
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 

@@ -19,7 +19,7 @@ from holdfast.ports.errors import DefinitionError, StepLostError, UnstorableValu
 from tests.integration.hosts.conftest import OpenEngine
 from tests.poll_intervals import rest_at_once
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 SHORT = timedelta(milliseconds=300)
 AT_ONCE = Retry(attempts=3, wait=timedelta(0))
 

@@ -16,7 +16,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import GiveUp, RunFailedError
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(minutes=2)
 AT_ONCE = Retry(attempts=3, wait=timedelta(0))
 SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 

@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 import pytest
 
-from holdfast import Engine, Pipeline, ServerlessHost, Worker, sleep, stage, workflow
+from holdfast import Concurrency, Engine, Pipeline, ServerlessHost, Worker, sleep, stage, workflow
 from holdfast.client import RunStatus
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.ports.errors import UnreadableRowError
@@ -48,14 +48,16 @@ def one(number: int) -> int:
 
 @workflow
 async def naps(number: int) -> int:
-    await sleep(1.2)
+    await sleep(3)
     return number
 
 
 pipe = Pipeline("pipe", input=int).pipe(one)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.service, pytest.mark.other_store])]
+)
 def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
     """The URL of a database: in memory no row can be damaged from outside."""
     if request.param == "postgres":
@@ -114,7 +116,7 @@ def test_a_worker_blocks_the_run_and_goes_on_with_the_others(
         damage(bad.row(), sql)
         good = [*(engine.start(pipe(number)) for number in range(5)), engine.start(naps(7))]
         with Worker(engine):
-            assert [run.result(timeout=20) for run in good] == [1, 2, 3, 4, 5, 7]
+            assert [run.result(timeout=120) for run in good] == [1, 2, 3, 4, 5, 7]
             wait_until(lambda: bad.info().status is RunStatus.BLOCKED)
 
         (line,) = blocked_lines(caplog, "bad")
@@ -200,7 +202,7 @@ def test_a_run_goes_on_by_itself_once_its_rows_can_be_read(
         damage(run.row(), "UPDATE holdfast_jobs SET kind = 'stage' WHERE run = {key}")
 
         with Worker(engine):
-            assert run.result(timeout=20) == 2
+            assert run.result(timeout=120) == 2
         assert [event.type for event in run.history()].count("run.blocked") == 1
 
 
@@ -214,11 +216,12 @@ def test_a_run_that_is_blocked_by_its_own_value_says_so(
         damage(run.row(), "UPDATE holdfast_jobs SET node = 'gone' WHERE run = {key}")
         good = engine.start(pipe(2))
         with Worker(engine):
-            assert good.result(timeout=20) == 3
+            assert good.result(timeout=120) == 3
 
         assert "'gone' is not in the run's plan" in run.why()[0].text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["operator", "maintenance"])
 @pytest.mark.parametrize("awaits", ["start", "slot"])
 def test_a_run_that_was_blocked_before_it_began_begins_once_its_rows_can_be_read(
@@ -226,16 +229,16 @@ def test_a_run_that_was_blocked_before_it_began_begins_once_its_rows_can_be_read
 ) -> None:
     opened = open_engine(pipe, naps)
     with opened.sync as engine:
-        first = engine.start(pipe(0), concurrency_key="k")
+        first = engine.start(pipe(0), concurrency=Concurrency("k"))
         if awaits == "start":
             run = engine.start(pipe(1), start_at=datetime.now(UTC) + timedelta(seconds=0.5))
         else:
-            run = engine.start(pipe(1), concurrency_key="k")
+            run = engine.start(pipe(1), concurrency=Concurrency("k"))
         assert run.info().status is RunStatus.PENDING
         plan = run.row().plan
         damage(run.row(), "UPDATE holdfast_runs SET plan = 'gone' WHERE key = {key}")
         with Worker(engine):
-            assert first.result(timeout=20) == 1
+            assert first.result(timeout=120) == 1
             wait_until(lambda: run.info().status is RunStatus.BLOCKED)
         assert "'gone'" in run.why()[0].text
         damage(run.row(), f"UPDATE holdfast_runs SET plan = '{plan}' WHERE key = {{key}}")
@@ -245,7 +248,7 @@ def test_a_run_that_was_blocked_before_it_began_begins_once_its_rows_can_be_read
         if by == "operator":
             assert run.resume().status is RunStatus.PENDING
         with Worker(engine):
-            assert run.result(timeout=20) == 2
+            assert run.result(timeout=120) == 2
 
 
 @pytest.mark.parametrize("end", ["cancel", "terminate"])

@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.queries import expose, update
 from holdfast.ports.errors import NotExposedError, UpdateRejectedError
 from tests.integration.hosts.conftest import OpenEngine
 
-SOON = 20
+SOON = 120
 BEGUN: Counter[str] = Counter()
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]

@@ -22,7 +22,7 @@ from tests.integration.hosts.conftest import OpenEngine
 from tests.sample_values import Colour, Level, Mode, Once, Point, Rights, Row, are_alike, typed_values
 from tests.sizes import sized
 
-SOON = 20
+SOON = 120
 BERLIN = ZoneInfo("Europe/Berlin")
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -106,7 +106,7 @@ def _check_everywhere(value: Any, form: Any, open_engine: OpenEngine) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=sized(5, 30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=sized(5, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(typed_values(), min_size=5, max_size=10))
 def test_whatever_is_accepted_is_alike_wherever_it_comes_from(

@@ -15,7 +15,9 @@ from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import RunName
 from tests.integration.hosts.stuck_worker import STUCK
 
-SOON = 10.0
+pytestmark = pytest.mark.slow
+
+SOON = 120.0
 
 
 @contextmanager

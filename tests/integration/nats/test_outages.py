@@ -168,7 +168,7 @@ def test_hints_of_an_outage_are_lost_and_those_before_it_come_again(
         transport.announce([a_hint(3)])
         began = time.monotonic()
         transport.announce([a_hint(4)])
-    assert time.monotonic() - began < 0.1, "no commit waits for what is away"
+    assert time.monotonic() - began < 1, "no commit waits for what is away"
     assert caplog.text.count("lost for 5.0 seconds") == 1
     with pytest.raises(UnavailableError, match="could not receive hints"):
         transport.receive(10, 0)
@@ -228,7 +228,7 @@ def test_a_transport_can_be_closed_at_any_moment_of_a_wait(server: PrivateNats, 
             receiving = thread.submit(transport.receive, 1, 60.0)
             time.sleep(after)
             transport.close()
-            assert list(receiving.result(timeout=20)) == []
+            assert list(receiving.result(timeout=120)) == []
 
 
 def test_a_stream_that_is_deleted_is_made_anew(server: PrivateNats) -> None:
@@ -345,7 +345,7 @@ async def test_runs_complete_though_the_server_is_killed_again_and_again(server:
             handles = [await engine.start(doubling(number)) for number in range(10)]
             server.kill()
             kills += 1
-            results = [await handle.result(timeout=30) for handle in handles]
+            results = [await handle.result(timeout=120) for handle in handles]
             assert results == [8 * number for number in range(10)]
             server.start()
     assert kills == 3

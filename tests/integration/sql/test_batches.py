@@ -127,7 +127,7 @@ def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
 
     def work(tx: Transaction) -> None:
         numbers = range(1, 11)
-        runs, jobs, sessions = tx.lock_attempts(
+        runs, jobs, sessions, _ = tx.lock_attempts(
             [a_key(number) for number in numbers],
             [a_job(number).key for number in numbers],
             [a_session(number).id for number in numbers],

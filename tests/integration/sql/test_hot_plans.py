@@ -101,7 +101,8 @@ def hot() -> Iterator[Statement]:
         "limit": 10,
         "pass_over": "nothing",
     }
-    yield "claim", searches[ClaimableJobs].lock, claim, {"holdfast_jobs_claim", "holdfast_sessions_pkey"}
+    by = {"holdfast_jobs_claim", "holdfast_sessions_pkey", "holdfast_limits_pkey"}
+    yield "claim", searches[ClaimableJobs].lock, claim, by
 
     pair = {"keys": encode_rows(("run", "number"), [(key, 1)])}
     yield "lock runs", reads[tables.RUNS].lock, {"keys": [key]}, {KEYS}

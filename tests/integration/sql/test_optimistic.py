@@ -351,7 +351,7 @@ def test_it_is_the_same_with_other_settings(
 
 def test_a_run_that_is_not_there_is_not_in_the_answer(store: SqlPersistence) -> None:
     held = store.transact(lambda tx: tx.lock_attempts([a_key(9)], [JobKey(a_key(9), 1)], []))
-    assert held == LockedAttempts([], [], ())
+    assert held == LockedAttempts([], [], [])
     held = store.transact(lambda tx: tx.lock_attempts([RUN], [JobKey(RUN, 9)], []))
     assert [run.key for run in held.runs] == [RUN]
     assert not held.jobs

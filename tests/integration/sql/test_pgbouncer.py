@@ -134,7 +134,7 @@ def test_functions_go_through_a_pooler_in_transaction_mode(postgres_database: st
         with ThreadPoolExecutor(len(engines)) as threads:
             for _ in threads.map(functions, engines):
                 pass
-        results = [run.result(timeout=30) for run in started]
+        results = [run.result(timeout=120) for run in started]
         for engine in engines:
             engine.core.close()
 

@@ -211,7 +211,7 @@ async def test_steps_in_transactions_and_migrations_may_write_whatever_the_role_
         owner.execute("GRANT ALL ON public.seats TO PUBLIC")
         async with engine, Worker(engine):
             run = await engine.start(journey(), id=ID)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 assert await run.result() == [f"{ID} \\n a", f"{ID} \\n b"]
 
         assert owner.execute("SELECT id, status FROM holdfast_runs").fetchall() == [(ID, "completed")]
@@ -305,5 +305,5 @@ async def test_a_worker_goes_on_by_itself_once_it_is_granted_what_it_lacked(
                 await anyio.sleep(0.7)
                 assert (await other.handle(journey, ID).info()).status == "running"
             owner.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 assert await engine.handle(journey, ID).result() == [f"{ID} \\n a", f"{ID} \\n b"]

@@ -83,7 +83,7 @@ def test_hints_reach_other_processes_soon(pair: tuple[PostgresTransport, Postgre
     sender.announce([a_hint(2)])
 
     assert [a_hint(2)] == [delivery.hint for delivery in receiver.receive(10, 5.0)]
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 3
 
 
 @pytest.mark.service
@@ -136,7 +136,7 @@ def test_a_commit_of_another_process_is_noticed(sqlite_with_tables: str) -> None
     started = time.monotonic()
 
     assert [delivery.hint for delivery in transport.receive(1, 5.0)] == [None]
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 3
     assert tuple(transport.receive(1, 0.05)) == ()
     transport.close()
     store.close()

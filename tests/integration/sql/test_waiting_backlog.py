@@ -21,7 +21,14 @@ from holdfast.ports.changes import Change, Insert
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import JobKind, JobState
-from holdfast.ports.searches import AnyPendingDelivery, ExternalJobs, QueuedUnderRates, Waiting
+from holdfast.ports.searches import (
+    AnyPendingDelivery,
+    DueRunRates,
+    DueRuns,
+    ExternalJobs,
+    QueuedUnderRates,
+    Waiting,
+)
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
 from tests.sizes import sized
@@ -42,10 +49,10 @@ JOBS = f"""
 RUNS = f"""
     INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
         created_at, updated_at, last_row, last_job, open_jobs, progress, queue_position, children, close_policy,
-        reported_row, parent)
+        reported_row, in_rate_line, parent)
     SELECT CAST('run-' || n AS text), '{NAMESPACE}', CAST('order-' || n AS text), 1, 'orders', '1', 'f',
         CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}', 0, 0,
-        'cancel', 0, CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
+        'cancel', 0, 0, CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
 FOUND: Sequence[Change] = (
     Insert(a_run(1)),
@@ -169,6 +176,78 @@ def rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int
         (bound(jobs.first), {"wanted": wanted, "most": 3}, "holdfast_jobs_limited", 3),
         (rated, {"places": place}, "holdfast_jobs_rate_limited", 1),
     ]
+
+
+RATED_RUNS = f"""
+    INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
+        created_at, updated_at, last_row, last_job, open_jobs, progress, queue_position, children, close_policy,
+        reported_row, concurrency_key, rate_key, rate_limit, rate_period, rate_units, in_rate_line)
+    SELECT CAST('run-' || n AS text), '{NAMESPACE}', CAST('order-' || n AS text), 1, 'orders', '1', 'f',
+        CASE n % 2 WHEN 0 THEN 'pending' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 0, 0, '{{}}', n, 0,
+        'cancel', 0, 'key', 'run-rate:orders', 60, 60000000, 1, 1
+"""
+DUE_RUNS = (
+    RATED_RUNS.replace("reported_row,", "reported_row, start_at,")
+    .replace("'cancel', 0,", f"'cancel', 0, {NOW} - n,")
+    .replace("'run-' || n", "'late-' || n")
+    .replace("'order-' || n", "'late-' || n")
+)
+WINDOWS = f"""
+    INSERT INTO holdfast_rate_limits (namespace, name, starts, wakes_at, admits_at, updated_at)
+    SELECT '{NAMESPACE}', CAST('run-rate:w/' || n AS text), '{{}}', {NOW}, {NOW} + n, {NOW}
+"""
+
+
+def run_rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
+    """Yield the queries of idle maintenance, and of an admission, which must not grow with the runs in a line."""
+    waiting, bound = waiting_statements(dialect), dialect.bound
+    rated = waiting[Waiting.RATED_RUNS]
+    place = encode_rows(("namespace", "key"), [(NAMESPACE, "run-rate:orders")])
+    wanted = encode_rows(("namespace", "key", "most"), [(NAMESPACE, "run-rate:orders", 3)])
+    everywhere: Parameters = {"namespace": "", "key": "", "limit": 500}
+    due = cast("str", searches_for(dialect)[DueRunRates].sql)
+    due_runs = searches_for(dialect)[DueRuns].of_one
+    return [
+        (bound(rated.waited_for), {"places": place}, "holdfast_runs_rated", 1),
+        (bound(rated.all_waited_for), everywhere, "holdfast_runs_rated", 2),
+        (bound(rated.first), {"wanted": wanted, "most": 3}, "holdfast_runs_rated", 3),
+        (bound(waiting[Waiting.RUNS].all_waited_for), everywhere, "holdfast_runs_waiting", 0),
+        (bound(due), {"now": NOW + 2, "limit": 9}, "holdfast_rate_limits_due", 2),
+        (
+            bound(due_runs),
+            {"now": NOW, "limit": 9, "namespace": "other"},
+            "holdfast_runs_start_of_namespace",
+            0,
+        ),
+    ]
+
+
+@pytest.mark.service
+def test_postgres_does_not_read_the_runs_in_lines_of_rates(postgres_with_tables: str) -> None:
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
+        for insert in (RATED_RUNS, DUE_RUNS, WINDOWS):
+            connection.execute(f"{insert} FROM generate_series(1, {BACKLOG}) AS n".encode())
+        connection.execute("VACUUM ANALYZE holdfast_runs, holdfast_rate_limits")
+        for sql, given, index, rows in run_rate_questions(PostgresDialect()):
+            answer = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode(), given).fetchone()
+            assert answer is not None
+            plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+            assert index in indexes(plan), json.dumps(plan, indent=1)
+            assert rows_touched(plan) <= rows, json.dumps(plan, indent=1)
+
+
+def test_sqlite_does_not_read_the_runs_in_lines_of_rates(sqlite_with_tables: str) -> None:
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
+    for insert in (RATED_RUNS, DUE_RUNS, WINDOWS):
+        connection.execute(f"{insert} FROM ({numbers(BACKLOG)})")
+    connection.commit()
+    for sql, given, index, _ in run_rate_questions(SqliteDialect()):
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+        assert any(f"INDEX {index}" in step for step in plan), plan
+        assert not any(
+            step.startswith(("SCAN holdfast_runs", "SCAN w ")) and index not in step for step in plan
+        ), plan
+    connection.close()
 
 
 @pytest.mark.service

@@ -8,6 +8,7 @@ from tests.mutants.by_tests.intervals import INTERVALS
 from tests.mutants.by_tests.limits import LIMITS
 from tests.mutants.by_tests.processes import PROCESSES
 from tests.mutants.by_tests.rechecks import RECHECKS
+from tests.mutants.by_tests.schedules import SCHEDULES
 from tests.mutants.by_tests.unreadable_rows import UNREADABLE_ROWS
 from tests.mutants.by_tests.values import VALUES
 from tests.mutants.mutant import Mutant
@@ -20,6 +21,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *VALUES,
     *PROCESSES,
     *UNREADABLE_ROWS,
+    *SCHEDULES,
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}
 SURVIVORS: Final[Mapping[str, str]] = {

@@ -54,8 +54,8 @@ INTERVALS: Final[tuple[Mutant, ...]] = (
         "rates-pruned-a-microsecond-early",
         "Pruning deletes counts of starts that are exactly as old as the limit.",
         PRUNING,
-        'AND updated_at < :before RETURNING 1"',
-        'AND updated_at <= :before RETURNING 1"',
+        'holdfast_rate_limits WHERE updated_at < :before LIMIT :limit) "\n    "AND updated_at < :before',
+        'holdfast_rate_limits WHERE updated_at < :before LIMIT :limit) "\n    "AND updated_at <= :before',
         f"{STORES} -k bound",
         also=(
             (

@@ -6,14 +6,42 @@ from tests.mutants.by_tests.edits import one_edit
 from tests.mutants.mutant import Mutant
 
 RATES: Final = "tests/unit/kernel/limits/test_rates.py"
+FAIRNESS: Final = "tests/unit/kernel/limits/test_fairness.py"
+CHANGED_RATES: Final = "tests/properties/test_rate_limits.py"
+STARTS: Final = "tests/properties/test_start_bounds.py"
+CHANGED: Final = "tests/unit/kernel/limits/test_changed_limits.py"
 
 LIMITS: Final[tuple[Mutant, ...]] = (
+    one_edit(
+        "admits-by-the-plan",
+        "An admission goes by the number of the plan, whatever an operator has set.",
+        "kernel/rules/admissions.py",
+        "        limits = slots_in_force(self._state.tables.limits, one)\n",
+        "        limits = slots_in_force({}, one)\n",
+        CHANGED,
+    ),
+    one_edit(
+        "claims-by-the-rate-of-the-plan",
+        "A claim goes by the rate of the plan, whatever an operator has set.",
+        "kernel/rules/claims.py",
+        "        if not try_start(starts, applied(state.tables.limits, job), first):\n",
+        "        if not try_start(starts, job, first):\n",
+        CHANGED_RATES,
+    ),
+    one_edit(
+        "newest-under-way-ended",
+        "A start ends the newest run under way instead of the oldest.",
+        "adapters/memory/queries/waiting.py",
+        "        under_way = [run.key for run in ordered if run.has_slot]\n",
+        "        under_way = [run.key for run in reversed(ordered) if run.has_slot]\n",
+        STARTS,
+    ),
     one_edit(
         "rate-rounded-down",
         "Start times of a limit above 100 are rounded down: up to twice as many bodies start.",
         "kernel/limits/rates.py",
-        "counted[_up(now, 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX))] += 1",
-        "counted[now // max(1, period // EXACT_MAX) * max(1, period // EXACT_MAX) if limit > EXACT_MAX else now] += 1",
+        "counted[_up(now, 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX))] += units",
+        "counted[now // max(1, period // EXACT_MAX) * max(1, period // EXACT_MAX)] += units",
         RATES,
     ),
     one_edit(
@@ -39,6 +67,78 @@ LIMITS: Final[tuple[Mutant, ...]] = (
         "left = [(at, many) for at, many in self.at if at + span > now]",
         "left = [(at, many) for at, many in self.at if at + period > now]",
         RATES,
+    ),
+    one_edit(
+        "turn-saved-up",
+        "A key that was away goes on from its own last turn, before all that wait.",
+        "kernel/limits/fairness.py",
+        "return served if account is None else max(served, account.next_turn)",
+        "return served if account is None else account.next_turn",
+        FAIRNESS,
+    ),
+    one_edit(
+        "turn-begins-at-nought",
+        "If nobody waits, a new key begins far behind those that have had workers to themselves.",
+        "kernel/limits/fairness.py",
+        "served = waiting[0].turn if waiting else self.highest.get(line, 0)",
+        "served = waiting[0].turn if waiting else 0",
+        FAIRNESS,
+    ),
+    one_edit(
+        "turn-without-weight",
+        "A start costs its key a whole turn, whatever its weight.",
+        "kernel/limits/fairness.py",
+        "next_turn=number + TURN // own,",
+        "next_turn=number + TURN,",
+        FAIRNESS,
+    ),
+    one_edit(
+        "turn-of-later-stages",
+        "All jobs of a run wait for turns, so whoever joins gets those of runs that have started long ago.",
+        "ports/records/job.py",
+        "return self.turn is not None and self.epoch == 0 and",
+        "return self.turn is not None and",
+        "tests/conformance/test_memory_persistence.py -k turn",
+    ),
+    one_edit(
+        "turn-after-the-neighbour",
+        "A run is ranked by its arrival, not by its turn.",
+        "kernel/limits/fairness.py",
+        "            return after.since\n",
+        "            return since\n",
+        FAIRNESS,
+    ),
+    one_edit(
+        "turns-of-one-instant-without-room",
+        "Runs that a key starts at one instant have one rank, and nobody gets between them.",
+        "kernel/limits/fairness.py",
+        "max(since, before.since + SPACING)",
+        "max(since, before.since)",
+        FAIRNESS,
+    ),
+    one_edit(
+        "child-starts-of-one-turn",
+        "All child runs of one command take the same turn.",
+        "kernel/rules/function_history.py",
+        "            turns = after_turns(turns, made.changes)\n",
+        "",
+        FAIRNESS,
+    ),
+    one_edit(
+        "turn-before-its-time",
+        "A run with a start time takes its turn when it is stored.",
+        "kernel/rules/admissions.py",
+        "draft = RunDraft(ranked(run, turn), now)",
+        "draft = RunDraft(run, now)",
+        FAIRNESS,
+    ),
+    one_edit(
+        "shared-slots-of-one-stage",
+        "Slots with a name count for each stage alone.",
+        "kernel/limits/concurrency.py",
+        'line, by = whose if slots.name is None else f"/{slots.name}", slots.by',
+        "line, by = whose, slots.by",
+        "tests/unit/kernel/limits/test_shared_slots.py",
     ),
     one_edit(
         "one-attempt-too-many",
@@ -109,8 +209,8 @@ LIMITS: Final[tuple[Mutant, ...]] = (
         "priority-above-maximum",
         "A priority may exceed the maximum by one.",
         "kernel/authoring/options.py",
-        "abs(value) <= PRIORITY_MAX",
-        "abs(value) <= PRIORITY_MAX + 1",
+        "integer(-PRIORITY_MAX, PRIORITY_MAX)",
+        "integer(-PRIORITY_MAX, PRIORITY_MAX + 1)",
         "tests/unit/kernel/authoring",
         "tests/unit/hosts/wiring/test_input_loader.py",
     ),
@@ -118,8 +218,8 @@ LIMITS: Final[tuple[Mutant, ...]] = (
         "attempts-above-maximum",
         "`Retry` accepts one attempt more than the maximum.",
         "kernel/authoring/options.py",
-        "not 1 <= value <= ATTEMPTS_MAX",
-        "not 1 <= value <= ATTEMPTS_MAX + 1",
+        "integer(1, ATTEMPTS_MAX).test",
+        "integer(1, ATTEMPTS_MAX + 1).test",
         "tests/unit/kernel/authoring",
     ),
     one_edit(

@@ -78,8 +78,8 @@ UNREADABLE_ROWS: Final[tuple[Mutant, ...]] = (
         "unknown-session-open",
         "A session in an unknown state counts as open and holds its jobs for ever.",
         "ports/unreadable.py",
-        'Session: {"state": SessionState.DEAD.value,',
-        'Session: {"state": SessionState.OPEN.value,',
+        'Session: {\n        "state": SessionState.DEAD.value,',
+        'Session: {\n        "state": SessionState.OPEN.value,',
         OF_PORTS,
     ),
     one_edit(

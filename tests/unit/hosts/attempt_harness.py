@@ -138,7 +138,7 @@ class Bench:
         return body
 
     async def run(self, body: Body) -> Outcome:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             return await self.runner.outcome(body, CapacityLimiter(10))
 
     async def outcome_of(self, call: Call[object]) -> Outcome:

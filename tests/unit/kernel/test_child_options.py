@@ -14,6 +14,7 @@ from holdfast.kernel.commands import (
     RunExpire,
     RunTerminate,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.run import NO_OPTIONS, GivenOptions, Run, RunStatus
@@ -50,6 +51,19 @@ def start_child(world: World, attempt: Attempt, options: GivenOptions) -> None:
     child = ChildRunStarted(run_id="x/1", workflow="c", version="1", input=payload(1), options=options)
     records = (ChildStart(call="1", child=child),)
     world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=1, records=records))
+
+
+def refused(options: GivenOptions) -> str:
+    """Return why a child run with these options is refused: its parent's history says so, and it does not exist."""
+    world = World(pipeline(FUNCTION), CHILD)
+    world.do(RunCreate(workflow="w", id="x", input=payload(0), queue="slow"))
+    (attempt,) = claimed(world)
+    start_child(world, attempt, options)
+    assert [run.id for run in world.tables().runs.values()] == ["x"]
+    event = events.event_of(world.history("x")[-1])
+    assert isinstance(event, events.ChildFailed)
+    assert event.code == InvalidCommandError.code
+    return event.message or ""
 
 
 def test_without_options_a_child_is_like_its_parent_but_for_its_deadline() -> None:
@@ -100,12 +114,39 @@ def test_a_parent_that_ends_closes_a_child_that_has_not_begun() -> None:
     assert world.do(RunTerminate(run_id=child.id)).status is RunStatus.CANCELLED
 
 
+@pytest.mark.parametrize("start_at", [None, 2_000_000_000 * SECOND])
+def test_a_weight_holds_for_the_key_of_the_child_from_then_on(start_at: int | None) -> None:
+    """Also if the child takes its turn later."""
+    fair = attrs.evolve(CHILD, fair="of")
+    world, _ = started(GivenOptions(weight=4, start_at=start_at), fair)
+    assert [(row.key, row.weight) for row in world.tables().fair_keys.values()] == [("parent", 4)]
+
+    world.do(RunCreate(workflow="c", input=payload(0), queue="slow", attributes='{"of":"parent"}'))
+
+    assert [row.weight for row in world.tables().fair_keys.values()] == [4]
+
+
+def test_a_weight_is_refused_if_the_child_takes_no_turns() -> None:
+    assert "'c' has no fair=" in refused(GivenOptions(weight=4))
+
+
 @pytest.mark.parametrize(
-    "options", [GivenOptions(deadline=0), GivenOptions(start_at=-1), GivenOptions(queue="q" * 201)]
+    "options",
+    [
+        GivenOptions(deadline=0),
+        GivenOptions(start_at=-1),
+        GivenOptions(weight=0),
+        GivenOptions(weight=1_001),
+    ],
 )
 def test_options_out_of_bounds_are_refused(options: GivenOptions) -> None:
-    with pytest.raises(InvalidCommandError):
-        started(options)
+    """The parent sees it as an error of the child run: settling its call again would not help."""
+    assert refused(options)
+
+
+def test_a_command_with_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InvalidCommandError, match="at most 200"):
+        started(GivenOptions(queue="q" * 201))
 
 
 def test_the_same_options_of_a_start_come_before_those_of_its_workflow() -> None:

@@ -45,10 +45,11 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
         (
-            '{"actor":null,"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,'
+            '{"actor":null,"annotations":[],"attributes":null,"concurrency_full":"wait","concurrency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadline":null,'
             '"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
-            '"priority":null,"queue":null,"signals":[],"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
+            '"priority":null,"queue":null,"rate":null,"scheduled":null,"signals":[],"start_at":null,"type":"run.create",'
+            '"units":null,"version":null,"weight":null,"workflow":"w"}'
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
@@ -173,14 +174,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                 version="1",
                 input=Payload(inline="1"),
                 options=GivenOptions(
-                    queue="slow", priority=-1, attributes='{"k":"v"}', start_at=5, deadline=6
+                    queue="slow", priority=-1, attributes='{"k":"v"}', start_at=5, deadline=6, weight=3
                 ),
             ),
         ),
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"close_policy":"cancel","input":{"blob":null,"inline":"1"},"kind":"child_started",'
-            '"options":{"attributes":"{\\"k\\":\\"v\\"}","deadline":6,"priority":-1,"queue":"slow","start_at":5},'
+            '"options":{"attributes":"{\\"k\\":\\"v\\"}","concurrency":null,"deadline":6,"priority":-1,"queue":"slow","rate":null,"start_at":5,"units":null,"weight":3},'
             '"run_id":"x/a","version":"1","workflow":"w"},"outputs":[],"received":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
@@ -306,7 +307,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '{"epoch":2,"idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
             '"outputs":[],"received":[],"records":[{"attempt":1,"call":"1",'
             '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,'
-            '"queue":"gpu","rate":{"by":null,"limit":60,"name":"model","per_us":7}},"record":"step_queue",'
+            '"queue":"gpu","rate":{"by":null,"limit":60,"name":"model","per_us":7},"slots":null},"record":"step_queue",'
             '"site":"","step":"s","undoes":null},{"call":"2","job":4,"record":"step_cancel"}],'
             '"reported":0,"seen":3,"type":"job.record"}'
         ),
@@ -364,7 +365,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.RunClaimPending(keys=("k",), after='["n","k"]'),
         (
             '{"after":"[\\"n\\",\\"k\\"]","idempotency_key":null,"keys":["k"],"limit":500,"namespace":"default",'
-            '"type":"run.claim_pending"}'
+            '"rates":[],"type":"run.claim_pending"}'
         ),
     ),
     (c.RunExpire(), '{"idempotency_key":null,"limit":500,"namespace":"default","type":"run.expire"}'),
@@ -379,6 +380,24 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.SessionOpen(host="h", lease=7),
         '{"host":"h","idempotency_key":null,"lease":7,"namespace":"default","type":"session.open"}',
+    ),
+    (
+        c.SessionOpen(
+            host="h",
+            lease=7,
+            principal="key:a",
+            about=c.WorkerAbout(
+                name="mail",
+                versions=("holdfast 1",),
+                queues=(c.ServedQueue(name="q", limit=2),),
+                definitions=("w@1",),
+            ),
+        ),
+        (
+            '{"about":{"concurrency":1,"definitions":["w@1"],"has_more":false,"language":"python","name":"mail",'
+            '"queues":[{"limit":2,"name":"q"}],"versions":["holdfast 1"]},"host":"h","idempotency_key":null,"lease":7,'
+            '"namespace":"default","principal":"key:a","type":"session.open"}'
+        ),
     ),
     (
         c.SessionRenew(session="s", lease=7),
@@ -405,6 +424,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.OutboxFlush(sink="s", lease=7),
         '{"idempotency_key":null,"lease":7,"limit":100,"namespace":"default","sink":"s","type":"outbox.flush"}',
+    ),
+    (
+        c.OutboxRead(sink="s", registration="k", acknowledged=3),
+        (
+            '{"acknowledged":3,"idempotency_key":null,"limit":100,"namespace":"default","reads_on":true,'
+            '"registration":"k","rows_max":500,"sink":"s","type":"outbox.read"}'
+        ),
     ),
     (
         c.OutboxSettle(
@@ -436,13 +462,166 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '"skip":false,"type":"dead_letter.replay"}'
         ),
     ),
+    (
+        c.SchedulePut(
+            schedule="s",
+            start=c.RunCreate(workflow="w", input=Payload(inline="1")),
+            timing='[{"anchor":0,"kind":"every","length":3600000000}]',
+            policy=c.SchedulePolicy(overlap=c.Overlap.QUEUE_ONE, missed=c.Missed.ALL, window=7),
+        ),
+        (
+            '{"actor":null,"declared":null,"idempotency_key":null,"if_exists":"error","namespace":"default",'
+            '"policy":{"jitter":0,"missed":"all","overlap":"queue_one","pause_after_failures":null,"runs_max":null,'
+            '"window":7},"schedule":"s","start":{"actor":null,"annotations":[],"attributes":null,'
+            '"concurrency_full":"wait","concurrency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadline":null,"given":null,"id":null,'
+            '"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error","input":{"blob":null,'
+            '"inline":"1"},"namespace":"default","overrides":[],"priority":null,"queue":null,"rate":null,"scheduled":null,'
+            '"signals":[],"start_at":null,"units":null,"version":null,"weight":null,"workflow":"w"},'
+            '"timing":"[{\\"anchor\\":0,\\"kind\\":\\"every\\",\\"length\\":3600000000}]","type":"schedule.put"}'
+        ),
+    ),
+    (
+        c.ScheduleFire(workflows=("w",)),
+        (
+            '{"idempotency_key":null,"limit":100,"namespace":"default","type":"schedule.fire",'
+            '"workflows":["w"]}'
+        ),
+    ),
+    (
+        c.SchedulePause(schedule="s", reason="holiday"),
+        f'{{"actor":null,{BASE},"reason":"holiday","schedule":"s","type":"schedule.pause"}}',
+    ),
+    (
+        c.ScheduleResume(schedule="s", make_up=True),
+        (
+            '{"actor":null,"idempotency_key":null,"make_up":true,"namespace":"default","schedule":"s",'
+            '"type":"schedule.resume"}'
+        ),
+    ),
+    (
+        c.ScheduleTrigger(schedule="s", overlap=c.Overlap.ALLOW),
+        f'{{"actor":null,{BASE},"overlap":"allow","schedule":"s","type":"schedule.trigger"}}',
+    ),
+    (
+        c.ScheduleBackfill(schedule="s", times=(5, 7)),
+        f'{{"actor":null,{BASE},"overlap":"queue","schedule":"s","times":[5,7],"type":"schedule.backfill"}}',
+    ),
+    (
+        c.ScheduleRemove(schedule="s", declared="f"),
+        (
+            '{"actor":null,"declared":"f","idempotency_key":null,"namespace":"default","schedule":"s",'
+            '"type":"schedule.remove"}'
+        ),
+    ),
+    (
+        c.ScheduleReplan(workflows=("w",), version="2026a", after="k"),
+        (
+            '{"after":"k","idempotency_key":null,"limit":100,"namespace":"default","type":"schedule.replan",'
+            '"version":"2026a","workflows":["w"]}'
+        ),
+    ),
+    (
+        c.WorkflowRegister(workflows=(c.WorkflowSchemas(workflow="w", version="2", schemas='{"input":{}}'),)),
+        (
+            '{"idempotency_key":null,"namespace":"default","type":"workflow.register","workflows":'
+            '[{"schemas":"{\\"input\\":{}}","version":"2","workflow":"w"}]}'
+        ),
+    ),
+    (
+        c.NamespaceCreate(namespace="team", note="ours", max_active_runs=5),
+        (
+            '{"actor":null,"idempotency_key":null,"max_active_runs":5,"max_starts_per_minute":null,"namespace":"team",'
+            '"note":"ours","type":"namespace.create"}'
+        ),
+    ),
+    (
+        c.NamespaceDelete(namespace="team"),
+        '{"actor":null,"idempotency_key":null,"namespace":"team","type":"namespace.delete"}',
+    ),
+    (
+        c.LimitSet(name="rate:model", rate_limit=300, rate_period=60_000_000, reason="slow"),
+        (
+            '{"actor":null,"after":"","idempotency_key":null,"limit":500,"name":"rate:model","namespace":"def'
+            'ault","paused":null,"rate_limit":300,"rate_period":60000000,"reason":"slow","slots":null,"type":'
+            '"limit.set"}'
+        ),
+    ),
+    (
+        c.CredentialCreate(
+            id="a" * 12,
+            label="ci",
+            hash="0f",
+            scopes=("read",),
+            namespaces=("*",),
+            actor=Actor("user", "ann"),
+            request_id="r-1",
+        ),
+        (
+            '{"actor":{"id":"ann","kind":"user","version":""},"expires_at":null,"hash":"0f","id":"aaaaaaaaaaaa",'
+            '"idempotency_key":null,"kind":"key","label":"ci","namespace":"default","namespaces":["*"],'
+            '"only_if_first":false,"principal":"","request_id":"r-1","scopes":["read"],"type":"credential.create"}'
+        ),
+    ),
+    (
+        c.CredentialRotate(name="ci", hash="0f", grace=0),
+        (
+            '{"actor":null,"grace":0,"hash":"0f","idempotency_key":null,"name":"ci","namespace":"default",'
+            '"type":"credential.rotate"}'
+        ),
+    ),
+    (
+        c.CredentialRevoke(name="ci", reason="leaked"),
+        (
+            '{"actor":null,"idempotency_key":null,"name":"ci","namespace":"default","reason":"leaked",'
+            '"type":"credential.revoke"}'
+        ),
+    ),
+    (
+        c.CredentialTouch(ids=("a" * 12,)),
+        '{"idempotency_key":null,"ids":["aaaaaaaaaaaa"],"namespace":"default","type":"credential.touch"}',
+    ),
+    (
+        c.BrowserSessionCreate(
+            id="a" * 12,
+            hash="0f",
+            principal="ann",
+            scopes=("read",),
+            namespaces=("*",),
+            idle=60_000_000,
+            expires_at=7,
+            replaces="b" * 12,
+        ),
+        (
+            '{"actor":null,"credential":null,"credential_hash":null,"expires_at":7,"hash":"0f","id":"aaaaaaaaaaaa",'
+            '"idempotency_key":null,"idle":60000000,"kind":"user","namespace":"default","namespaces":["*"],'
+            '"principal":"ann","replaces":"bbbbbbbbbbbb","scopes":["read"],"type":"browser_session.create"}'
+        ),
+    ),
+    (
+        c.BrowserSessionDelete(principal="ann"),
+        (
+            '{"actor":null,"id":null,"idempotency_key":null,"kind":"user","namespace":"default","principal":"ann",'
+            '"type":"browser_session.delete"}'
+        ),
+    ),
+    (
+        c.BrowserSessionTouch(ids=("a" * 12,)),
+        '{"idempotency_key":null,"ids":["aaaaaaaaaaaa"],"namespace":"default","type":"browser_session.touch"}',
+    ),
+    (
+        c.LimitClear(name="run:k"),
+        (
+            '{"actor":null,"after":"","idempotency_key":null,"limit":500,"name":"run:k","namespace":"default"'
+            ',"reason":"","type":"limit.clear"}'
+        ),
+    ),
 ]
 
 REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
         (
-            '{"created":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"generation":1,"messages":[],'
+            '{"created":true,"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"generation":1,"messages":[],'
             '"run":"r","run_id":"x","status":"running"}'
         ),
     ),
@@ -452,12 +631,12 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunDelivered(status="delivered"),
-        '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"status":"delivered"}',
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"status":"delivered"}',
     ),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
     (
         c.RunRepaired(repaired=("x",), checked=2, next=None),
-        '{"checked":2,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"next":null,"repaired":["x"]}',
+        '{"checked":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"next":null,"repaired":["x"]}',
     ),
     (c.RunRemoved(removed=True, runs=("r",)), '{"inputs":[],"removed":true,"runs":["r"]}'),
     (
@@ -473,7 +652,7 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"generation":2,"keeps":["a"],"rerun_of":1,'
+            '{"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"generation":2,"keeps":["a"],"rerun_of":1,'
             '"row":null,"run":"r","run_id":"x","runs":["b"],"stage":"b","started":true,"status":"running",'
             '"terminated":false}'
         ),
@@ -482,13 +661,13 @@ REPLIES: list[tuple[object, str]] = [
         c.RunStopped(
             status=RunStatus.CANCELLED, changed=True, follow_up=c.FollowUp(runs=("k",), jobs=("w/a",))
         ),
-        '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"runs":["k"]},"status":"cancelled"}',
+        '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"rates":[],"runs":["k"]},"status":"cancelled"}',
     ),
     (
         c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
         (
-            '{"admitted":2,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"more":true,"next":"[\\"n\\",'
-            '\\"k\\"]"}'
+            '{"admitted":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"more":true,"next":"[\\"n\\",'
+            '\\"k\\"]","wakes_at":[]}'
         ),
     ),
     (
@@ -497,33 +676,33 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunsExpired(expired=2),
-        '{"expired":2,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"more":false}',
+        '{"expired":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"more":false}',
     ),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
             '{"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
             '"kind":"expand_map","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r",'
-            '"total_until":null}],"follow_up":{"deliveries":false,"jobs":[],"runs":[]}}'
+            '"total_until":null}],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]}}'
         ),
     ),
     (
         c.JobClaimed(attempt=None, ignored="not_due", retry_after=5),
         (
-            '{"attempt":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"ignored":"not_due",'
+            '{"attempt":null,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"ignored":"not_due",'
             '"retry_after":5}'
         ),
     ),
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         (
-            '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"more":false,"next":null,"retry_at":5,'
+            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"more":false,"next":null,"retry_at":5,'
             '"row":null,"run_status":"running","status":"settled"}'
         ),
     ),
     (
         c.RunPaused(status=RunStatus.PAUSED, changed=True),
-        '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"status":"paused"}',
+        '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"status":"paused"}',
     ),
     (c.RunAnnotated(run="r", generation=1, stored=2), '{"generation":1,"run":"r","stored":2}'),
     (
@@ -533,7 +712,7 @@ REPLIES: list[tuple[object, str]] = [
             run_status=RunStatus.RUNNING,
         ),
         (
-            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"rows":[{"at":7,'
+            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"rows":[{"at":7,'
             '"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r",'
             '"type":"timer.fired"}],"run_status":"running","status":"recorded"}'
         ),
@@ -548,15 +727,15 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.JobReleased(status="fenced"),
-        '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"status":"fenced"}',
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"status":"fenced"}',
     ),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
-    (c.JobsWoken(woken=3), '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"woken":3}'),
+    (c.JobsWoken(woken=3), '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"woken":3}'),
     (c.UnresponsiveReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="leased"),
         (
-            '{"acknowledge":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"reason":"leased",'
+            '{"acknowledge":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"reason":"leased",'
             '"retry_after":null,"status":"ignored"}'
         ),
     ),
@@ -579,12 +758,61 @@ REPLIES: list[tuple[object, str]] = [
             '"streams":[{"after":1,"head_row":3,"run":"r","skipped_rows":null,"suspect":false}],"types":[],"until":9}'
         ),
     ),
+    (
+        c.OutboxBatch(
+            registration="k", number=1, since=5, streams=(c.StreamRange(run="r", after=1, last=3),)
+        ),
+        (
+            '{"number":1,"registration":"k","since":5,"streams":[{"after":1,"last":3,"run":"r",'
+            '"skipped_rows":null}],"types":[]}'
+        ),
+    ),
     (c.OutboxSettled(fenced=("r",)), '{"dead_lettered":[],"fenced":["r"],"retry_at":null}'),
     (
         c.OutboxSwept(healed=1, checked=2, next=None, hurry=False),
         '{"checked":2,"healed":1,"hurry":false,"next":null,"unknown":[]}',
     ),
     (c.DeadLettersReplayed(replayed=1, more=False), '{"more":false,"replayed":1}'),
+    (
+        c.ScheduleStored(schedule="s", created=True, changed=True, next_at=5),
+        '{"changed":true,"created":true,"next_at":5,"schedule":"s"}',
+    ),
+    (
+        c.SchedulesFired(runs=("s/1",), skipped=1, missed=2, next_at=5, more=True),
+        (
+            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"missed":2,"more":true,"next_at":5,'
+            '"runs":["s/1"],"skipped":1}'
+        ),
+    ),
+    (
+        c.ScheduleStarted(run_id=None, skipped_for="x"),
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"run_id":null,"skipped_for":"x"}',
+    ),
+    (
+        c.ScheduleBackfilled(runs=("s/1",), existing=1),
+        '{"existing":1,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"runs":["s/1"]}',
+    ),
+    (c.ScheduleRemoved(removed=True), '{"removed":true}'),
+    (
+        c.SchedulesReplanned(replanned=1, moved=("s",), next="k"),
+        '{"moved":["s"],"next":"k","replanned":1}',
+    ),
+    (c.CredentialCreated(id="a", created=True), '{"created":true,"id":"a"}'),
+    (c.CredentialRotated(id="a", previous_until=7), '{"id":"a","previous_until":7}'),
+    (c.CredentialRevoked(id="a", revoked=False), '{"id":"a","revoked":false}'),
+    (c.CredentialsTouched(touched=2), '{"touched":2}'),
+    (c.BrowserSessionCreated(id="a", ends_at=7, deleted=1), '{"deleted":1,"ends_at":7,"id":"a"}'),
+    (c.BrowserSessionsDeleted(deleted=2), '{"deleted":2}'),
+    (c.BrowserSessionsTouched(touched=2), '{"touched":2}'),
+    (c.WorkflowsRegistered(registered=2), '{"registered":2}'),
+    (c.NamespaceCreated(created=True), '{"created":true}'),
+    (c.NamespaceDeleted(deleted=False), '{"deleted":false}'),
+    (
+        c.LimitStored(name="run:k", changed=True),
+        (
+            '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"name":"run:k","next":null}'
+        ),
+    ),
 ]
 
 
@@ -690,7 +918,7 @@ def test_status_and_kind_are_texts_that_must_be_known() -> None:
     ended: dict[str, object] = {
         "status": "failed",
         "changed": True,
-        "follow_up": {"runs": [], "jobs": [], "deliveries": False},
+        "follow_up": {"runs": [], "jobs": [], "deliveries": False, "rates": []},
     }
     assert to_data(c.RunStopped(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):

@@ -14,6 +14,7 @@ from holdfast.kernel.pipelines.plan import (
     MapPlan,
     NodePlan,
     Plan,
+    RemotePlan,
     RetryPolicy,
     RetryRule,
     StagePlan,
@@ -59,6 +60,7 @@ STAGES = st.builds(
     check=st.none() | CHECKS,
     child=st.none() | CHILDREN,
     steps=st.none() | STEPS,
+    remote=st.none() | st.builds(RemotePlan, give_up_on=st.lists(st.text(max_size=5), max_size=2).map(tuple)),
 )
 ENOUGH = st.builds(
     Enough,

@@ -98,6 +98,7 @@ def test_what_is_wrong_deep_in_it_is_told_with_its_place() -> None:
         decode('{"left":{"value":"x"},"right":{"value":1}}', HINTS["tree"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ['{"left":{"value":1},"right":{"value":2}}', '{"value":1}'])
 def test_classes_are_told_apart_by_what_data_must_have_with_any_seed_of_hashes(text: str) -> None:
     """A field with a default may be missing: `others` does not identify the class."""

@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import FollowUp, NewAnnotation, RunCreate, StageOverride
-from holdfast.kernel.pipelines.plan import Plan, RatePlan
+from holdfast.kernel.pipelines.plan import MapPlan, Plan, RatePlan, RemotePlan
 from holdfast.kernel.rules import starts
+from holdfast.kernel.rules.run_creation import Parent
 from holdfast.kernel.rules.start_template import start_template_of
 from holdfast.kernel.rules.starts import decide_create, new_child
 from holdfast.kernel.state import Decision, State
@@ -31,6 +32,8 @@ PLANS: Final = {
     "external": pipeline(external("a", cancels=2)),
     "child": pipeline(child("a")),
     "limited later": pipeline(stage("a"), attrs.evolve(stage("b"), max_concurrency=2)),
+    "remote": pipeline(attrs.evolve(stage("a", queue="far"), remote=RemotePlan())),
+    "map of remote": pipeline(MapPlan(stage=attrs.evolve(stage("a", queue="far"), remote=RemotePlan()))),
     "limited": LIMITED,
     "rated": RATED,
 }
@@ -79,7 +82,15 @@ def test_a_child_begins_as_it_would_by_itself(plan: Plan, monkeypatch: pytest.Mo
 
     def made() -> Decision[FollowUp]:
         policy = ClosePolicy.ABANDON
-        return new_child(state_of(plan), command, plan, NOW, SeededIds(1), parent="p.1", close_policy=policy)
+        return new_child(
+            state_of(plan),
+            command,
+            plan,
+            NOW,
+            SeededIds(1),
+            parent=Parent("p.1", "p"),
+            close_policy=policy,
+        )
 
     shortly = made()
     monkeypatch.setattr(starts, "start_template_of", no_opening)

@@ -11,7 +11,6 @@ from holdfast.kernel.commands import (
     Cancelled,
     ChannelClose,
     ChannelMessage,
-    ChildSignal,
     EventAppend,
     Failure,
     FunctionRecord,
@@ -28,6 +27,7 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     RunSignal,
     RunTerminate,
+    SignalSend,
 )
 from holdfast.kernel.commands.outcomes import Completed, Failed
 from holdfast.kernel.history import events
@@ -329,7 +329,7 @@ def test_a_function_that_tells_a_run_through_a_closed_channel_is_told_why_it_was
     world.create("y", workflow="w")
     teller = next(one for one in world.claim(world.open()) if one.run == world.run("y").key)
     sent = ChannelMessage(channel="c", payload=payload(1))
-    told = ChildSignal(call="1", run_id="x", signal=sent)
+    told = SignalSend(call="1", run_id="x", signal=sent)
     reply = record(world, teller, told, seen=1, received=())
     (row,) = reply.rows
     assert (facts(row)["closed"], facts(row)["channel"]) == (True, "c")

@@ -6,12 +6,13 @@ from typing import cast, get_args
 import pytest
 
 from holdfast.adapters.sql.schema.tables import metadata
-from holdfast.kernel.commands import Outcome
+from holdfast.kernel.commands import Missed, Outcome, Overlap, StartKind
 from holdfast.kernel.commands.codec import from_data, to_data
 from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.attempt_output import AiCallKind, AnnotationScope
 from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.events import EVENT_TYPES
+from holdfast.ports.records.credential import CredentialKind
 from holdfast.ports.records.job import JobKey, JobKind, JobState, PassOver
 from holdfast.ports.records.limits import SlotName
 from holdfast.ports.records.outbox import StreamState
@@ -31,11 +32,16 @@ def tags_of(union: object) -> list[str]:
 
 def test_commands() -> None:
     assert sorted(kind.type for kind in RULES) == words("""
-        dead_letter.replay leader.acquire job.admit job.claim job.claim_one job.heartbeat job.reap_unresponsive
-        job.record job.release job.settle job.wake_due lease.reap_stale outbox.flush outbox.settle outbox.sweep
+        browser_session.create browser_session.delete browser_session.touch
+        credential.create credential.revoke credential.rotate credential.touch dead_letter.replay leader.acquire
+        job.admit job.claim job.claim_one job.heartbeat job.reap_unresponsive
+        job.record job.release job.settle job.wake_due lease.reap_stale limit.clear limit.set
+        namespace.create namespace.delete outbox.flush outbox.read outbox.settle outbox.sweep
         run.annotate run.cancel run.claim_pending run.create run.deliver run.expire run.pause run.remove
-        run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update session.close
-        session.open session.reap session.renew sink.register sink.remove stage.poll_suspended stage.wake
+        run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update schedule.backfill
+        schedule.fire schedule.pause schedule.put schedule.remove schedule.replan schedule.resume schedule.trigger
+        session.close session.open session.reap session.renew sink.register sink.remove stage.poll_suspended
+        stage.wake workflow.register
     """)
 
 
@@ -54,8 +60,9 @@ def test_changes() -> None:
 
 def test_tables_of_changes() -> None:
     assert sorted(table.name for table in TABLES) == words("""
-        ai_calls annotations artifacts attempt_output history jobs leaders map_items plans rates replies runs sessions
-        sinks slots streams
+        ai_calls annotations artifacts attempt_output audit_entries browser_sessions credentials fair_keys
+        gatherings history jobs leaders limits map_items namespaces plans rates registrations replies runs
+        schedules sessions sinks slots streams workflows
     """)
 
 
@@ -82,9 +89,9 @@ def test_a_tag_is_told_from_the_name_of_its_class() -> None:
 
 def test_rows_of_histories() -> None:
     assert sorted(EVENT_TYPES) == words("""
-        channel.closed child.cancelling child.completed child.failed child.signalled child.started clock.read
+        channel.closed cancel.sent child.completed child.failed signal.sent child.started clock.read
         event.skipped function.began patch.marked result.refused run.admitted run.blocked run.cancelled
-        run.cancelling run.completed run.continued run.created run.failed run.history_long run.paused
+        run.cancelling run.completed run.continued run.created run.failed run.gathered run.history_long run.paused
         run.repaired run.resumed run.terminated signal.received signal.refused stage.cancel_failed
         stage.cancelled stage.completed stage.expanded stage.failed stage.lost stage.retrying stage.skipped
         stage.started stage.suspended stage.tested start.received step.cancelled step.completed step.failed
@@ -97,11 +104,15 @@ def test_rows_of_histories() -> None:
     ("kind", "values"),
     [
         (ClosePolicy, "abandon cancel terminate"),
+        (CredentialKind, "key"),
         (JobKind, "cancel child condition deliver expand_map poll stage step workflow"),
         (JobState, "leased limited paused pending_delivery queued sleeping"),
+        (Missed, "all last none"),
+        (Overlap, "allow cancel queue queue_one skip terminate"),
         (PassOver, "lost nothing suspects"),
         (RunStatus, "blocked cancelled cancelling completed failed paused pending running"),
         (SessionState, "dead open"),
+        (StartKind, "backfill due made_up manual"),
         (StreamState, "dead_lettered ready"),
         (AiCallKind, "batch embed object stream text"),
         (AnnotationScope, "attempt item run stage"),
@@ -131,8 +142,28 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ("holdfast_artifacts", "at blob call content_type epoch item job name node run sha256 size"),
         ("holdfast_attempt_output", "at call data epoch id job kind run"),
         ("holdfast_attributes", "created_at pair run"),
+        (
+            "holdfast_audit_entries",
+            "action actor_id actor_kind actor_version at details id namespace request_id target",
+        ),
+        (
+            "holdfast_browser_sessions",
+            """
+            created_at credential credential_hash ends_at expires_at hash id idle kind namespaces principal scopes
+            used_at
+        """,
+        ),
+        (
+            "holdfast_credentials",
+            """
+            created_at expires_at hash id kind label namespaces previous_hash previous_until principal revoked_at scopes
+            unique_label used_at
+        """,
+        ),
         ("holdfast_commit_receipts", "at id"),
         ("holdfast_concurrency_limits", "name namespace"),
+        ("holdfast_fair_keys", "key line namespace next_turn updated_at weight"),
+        ("holdfast_gatherings", "name namespace run"),
         ("holdfast_history", "at blob data epoch item node number payload run type"),
         ("holdfast_idempotency_replies", "body created_at fingerprint key namespace"),
         (
@@ -141,7 +172,7 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             attempts check_after concurrency_key concurrency_limit definition epoch first_claimed_at give_up_at
             heartbeat_by heartbeat_timeout input item kind leased_at lost_attempts max_attempts namespace
             node number priority queue queue_position rate_limit rate_period run session state timeout_total
-            waiting_for wake_at
+            turn waiting_for wake_at
         """,
         ),
         ("holdfast_leaders", "expires_at name session"),
@@ -153,22 +184,33 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             skipped_rows state
         """,
         ),
+        ("holdfast_namespaces", "created_at max_active_runs max_starts_per_minute name note"),
+        ("holdfast_workflows", "name namespace plan registered_at schemas version"),
         ("holdfast_plans", "body fingerprint version workflow"),
-        ("holdfast_rate_limits", "name namespace starts updated_at wakes_at"),
+        ("holdfast_rate_limits", "admits_at name namespace starts updated_at wakes_at"),
         (
             "holdfast_runs",
             """
-            attributes children close_policy concurrency_key concurrency_limit created_at deadline ended_at
-            error generation id inherited key last_job last_row mailbox namespace open_jobs parent plan priority
-            progress queue queue_position reported_row rerun_from rerun_of result start_at status updated_at version
-            workflow
+            attributes children close_policy concurrency_full concurrency_key concurrency_limit
+            concurrency_outer concurrency_waiting created_at deadline ended_at error gathered generation id
+            in_rate_line inherited key last_job last_row mailbox namespace open_jobs parent parent_run plan priority
+            progress queue queue_position rate_counted_at rate_key rate_limit rate_period rate_units
+            reported_row rerun_from rerun_of result scheduled start_at status updated_at version workflow
+            """,
+        ),
+        (
+            "holdfast_schedules",
+            """
+            changes created_at declared failures handled_until key last_local missed name namespace next_at open_runs
+            paused policy problem recent skipped start started timing updated_at workflow zones
         """,
         ),
-        ("holdfast_sessions", "expires_at host id opened_at state"),
+        ("holdfast_sessions", "expires_at host id is_registered namespace opened_at principal state"),
+        ("holdfast_worker_registry", "about lease namespace session"),
         (
             "holdfast_sinks",
             """
-            created_at error failures key name namespace options retry_at since succeeded_at swept_at
+            batch created_at error failures key name namespace options retry_at since succeeded_at swept_at
         """,
         ),
     ],
@@ -180,7 +222,10 @@ def test_columns(table: str, columns: str) -> None:
 def test_tables() -> None:
     assert sorted(metadata.tables) == words("""
         holdfast_ai_calls holdfast_annotations holdfast_artifacts holdfast_attempt_output holdfast_attributes
-        holdfast_commit_receipts holdfast_concurrency_limits holdfast_history holdfast_idempotency_replies
-        holdfast_jobs holdfast_leaders holdfast_map_items holdfast_outbox holdfast_plans holdfast_rate_limits
-        holdfast_runs holdfast_sessions holdfast_sinks
+        holdfast_audit_entries holdfast_browser_sessions holdfast_commit_receipts holdfast_concurrency_limits
+        holdfast_credentials
+        holdfast_fair_keys holdfast_gatherings holdfast_history holdfast_idempotency_replies holdfast_jobs
+        holdfast_leaders holdfast_limits holdfast_map_items holdfast_namespaces holdfast_outbox holdfast_plans
+        holdfast_rate_limits holdfast_runs holdfast_schedules holdfast_sessions holdfast_sinks
+        holdfast_worker_registry holdfast_workflows
     """)

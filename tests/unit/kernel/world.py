@@ -8,6 +8,7 @@ from typing import Final, TypeVar, cast
 import attrs
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.system.zones import TzdataZones
 from holdfast.kernel.commands import (
     Attempt,
     ChildRunStarted,
@@ -204,6 +205,7 @@ class World:
             ids=SeededIds(clock=self.clock),
             transport=cast("JobTransport", self.heard),
             plans=plans,
+            zones=TzdataZones(),
             executor=executor,
             decide=decide_plainly if recorder is None else recording_decisions(recorder),
         )

@@ -23,7 +23,7 @@ def test_each_error_has_a_code_of_its_own() -> None:
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.__name__)
 def test_each_error_is_documented(error: type[HoldfastError]) -> None:
-    raised_to_say_what_to_do = {errors.GiveUp, errors.RetryAfter}
+    raised_to_say_what_to_do = {errors.CancelRun, errors.GiveUp, errors.RetryAfter}
     assert error in {HoldfastError, *raised_to_say_what_to_do} or error.__name__.endswith("Error")
     assert (error.__doc__ or "").strip().endswith((".", "?"))
 

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.ports.records.browser_session import BrowserSession
+from holdfast.ports.records.credential import Credential
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.limits import RateWindow
 from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run
+from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.unreadable import (
@@ -24,9 +27,21 @@ from holdfast.ports.unreadable import (
     unreadable,
     unreadable_columns,
 )
-from holdfast.testing.conformance.builders import a_job, a_page, a_row, a_run, a_session, a_sink, a_stream
+from holdfast.testing.conformance.builders import (
+    NOW,
+    a_browser_session,
+    a_credential,
+    a_job,
+    a_page,
+    a_row,
+    a_run,
+    a_session,
+    a_sink,
+    a_stream,
+)
 from holdfast.testing.conformance.persistence.jobs import FULL_JOB
 from holdfast.testing.conformance.persistence.runs import FULL_RUN
+from holdfast.testing.conformance.persistence.schedules import FULL_SCHEDULE
 
 RECORDS = (FULL_RUN, FULL_JOB, a_run(), a_job(), a_row(), a_page())
 
@@ -124,13 +139,13 @@ def test_messages_show_a_value_in_one_short_line() -> None:
 
 
 any_value = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary())
-SHARED = (a_session(), a_sink(), a_stream(), RateWindow(namespace="n", name="r", updated_at=1))
+SHARED = (a_session(), a_sink(), a_stream(), FULL_SCHEDULE, RateWindow(namespace="n", name="r", updated_at=1))
 
 
 @pytest.mark.parametrize("record", SHARED, ids=lambda record: type(record).__name__)
 @given(st.data())
 def test_rows_that_many_share_are_always_readable(
-    record: Session | Sink | Stream | RateWindow, data: st.DataObject
+    record: Session | Sink | Stream | ScheduleRow | RateWindow, data: st.DataObject
 ) -> None:
     """Columns that are not names stay as they are, and a repaired value is readable."""
     columns = columns_of(record)
@@ -170,3 +185,29 @@ def test_an_error_without_a_column_is_reported_as_it_is() -> None:
     assert (error.table, error.column) == ("holdfast_history", "at")
     assert (other.table, other.column, other.why) == ("holdfast_runs", "*", "KeyError: 'x'")
     assert issubclass(OverflowError, PARSE_ERRORS)
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(Credential) if field.name != "id"])
+def test_a_credential_with_an_unreadable_column_allows_no_more(name: str) -> None:
+    whole = attrs.evolve(a_credential(), previous_hash="b" * 64, previous_until=NOW + 2, expires_at=NOW + 3)
+    columns = {**attrs.asdict(whole), name: object()}
+    found = Credential(**replace_unreadable(Credential, columns))
+
+    assert set(found.hashes(NOW)) <= {*whole.hashes(NOW), ""}
+    assert set(found.scopes.split()) <= set(whole.scopes.split())
+    assert set(found.namespaces.split()) <= set(whole.namespaces.split())
+    if name in ("expires_at", "revoked_at"):
+        assert found.hashes(NOW) == ()
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(BrowserSession) if field.name != "id"])
+def test_a_browser_session_with_an_unreadable_column_allows_no_more(name: str) -> None:
+    whole = a_browser_session()
+    columns = {**attrs.asdict(whole), name: object()}
+    found = BrowserSession(**replace_unreadable(BrowserSession, columns))
+
+    assert found.ends_at <= whole.ends_at
+    assert found.hash in {whole.hash, ""}
+    assert found.credential is not None
+    assert set(found.scopes.split()) <= set(whole.scopes.split())
+    assert set(found.namespaces.split()) <= set(whole.namespaces.split())

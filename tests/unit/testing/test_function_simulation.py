@@ -133,7 +133,7 @@ def _none_is_left_in_memory() -> None:
 
 @pytest.mark.sized
 def test_nothing_is_found_in_a_function_that_bears_every_crash() -> None:
-    simulation = simulate(monthly(3), effects=effects, seeds=sized(20, 40))
+    simulation = simulate(monthly(3), effects=effects, seeds=sized(10, 40))
     assert simulation.result[:5] == ["January 0", "January 1", "March 2", "good", "bye"]
     assert simulation.seconds == pytest.approx(90 * 86_400, rel=0.01)
     assert simulation.fired["crash"] > 10
@@ -165,9 +165,9 @@ def test_code_that_tidies_up_has_no_effect_where_a_process_crashes() -> None:
 
 
 def test_an_error_of_a_step_is_raised_each_time() -> None:
-    assert simulate(careful(), effects=effects, seeds=20).result == "declined: no funds"
+    assert simulate(careful(), effects=effects, seeds=8).result == "declined: no funds"
     with pytest.raises(RunFailedError, match="no funds"):
-        _ = simulate(failing(), effects=effects, seeds=20).result
+        _ = simulate(failing(), effects=effects, seeds=8).result
 
 
 def test_a_function_that_is_late_by_faults_is_excused() -> None:
@@ -185,7 +185,7 @@ def test_stubs_stand_in_for_steps() -> None:
 
 def test_what_is_done_from_outside_is_done_meanwhile() -> None:
     simulation = simulate(
-        monthly(3), effects=effects, seeds=20, meanwhile={timedelta(days=40): lambda run: run.terminate()}
+        monthly(3), effects=effects, seeds=8, meanwhile={timedelta(days=40): lambda run: run.terminate()}
     )
     assert simulation.effects == {"charge 0": 1, "charge 1": 1}
     with pytest.raises(RunCancelledError):
@@ -196,7 +196,7 @@ def test_a_paused_function_goes_on_when_it_is_resumed() -> None:
     simulation = simulate(
         monthly(2),
         effects=effects,
-        seeds=20,
+        seeds=8,
         meanwhile={
             timedelta(days=10): lambda run: run.pause(),
             timedelta(days=70): lambda run: run.resume(),
@@ -283,12 +283,12 @@ def test_who_is_outside_waits_for_replies_and_results() -> None:
         results.append(run.result())
 
     meanwhile = {timedelta(minutes=1): deposits, timedelta(minutes=2): closes}
-    simulation = simulate(account(), seeds=20, effects=effects, meanwhile=meanwhile)
+    simulation = simulate(account(), seeds=8, effects=effects, meanwhile=meanwhile)
     assert simulation.result == 5
     assert simulation.effects == {"charge 5": 1}
     assert set(replies) == {(5, 5)}
     assert set(results) == {5}
-    assert len(replies) == len(results) == 22
+    assert len(replies) == len(results) == 10
 
 
 def test_waiting_from_outside_has_an_end() -> None:

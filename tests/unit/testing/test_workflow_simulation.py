@@ -169,7 +169,7 @@ def test_what_a_test_sees_afterwards_is_raised() -> None:
 
 @pytest.mark.sized
 def test_all_kinds_of_stages_bear_all_faults() -> None:
-    tries = sized(20, 40)
+    tries = sized(10, 40)
     simulation = simulate(ALL(1), seeds=tries, effects=effects, before=counted.clear)
 
     assert simulation.result == 6
@@ -207,7 +207,7 @@ def test_a_deadline_that_has_passed_meanwhile_is_excused() -> None:
 
 
 def test_a_run_that_fails_does_so_under_every_seed() -> None:
-    simulation = simulate(line("p").pipe(charge_by_key).pipe(fail)(5), seeds=30, effects=effects)
+    simulation = simulate(line("p").pipe(charge_by_key).pipe(fail)(5), seeds=12, effects=effects)
     with pytest.raises(RunFailedError, match="no"):
         _ = simulation.result
 
@@ -221,7 +221,7 @@ def test_only_what_must_be_the_same_is_compared() -> None:
 
 def test_several_runs_are_compared_one_by_one() -> None:
     pipeline = line("p").pipe(charge_by_key)
-    simulation = simulate([pipeline(1), pipeline(2), CHILD(3)], seeds=30, effects=effects)
+    simulation = simulate([pipeline(1), pipeline(2), CHILD(3)], seeds=12, effects=effects)
 
     assert simulation.result == [1, 2, 3]
     assert simulation.effects == {"charge 1": 1, "charge 2": 1, "charge 3": 1}
@@ -237,7 +237,7 @@ def test_stubs_stand_in_for_stages_anew_in_each_run() -> None:
         stubs.stub(fail).fails(ConnectionError("busy"), times=1).returns(7)
         stubs.stub_check(handed_on).returns(NotReady(), 8)
 
-    simulation = simulate(line("p").pipe(fail).pipe(handed_on)(5), seeds=30, stubs=stand_in, effects=effects)
+    simulation = simulate(line("p").pipe(fail).pipe(handed_on)(5), seeds=12, stubs=stand_in, effects=effects)
 
     assert simulation.result == 8
     assert simulation.seconds > 20 * 86_400
@@ -254,7 +254,7 @@ def test_what_a_stub_does_may_be_wrong_too() -> None:
 def test_a_run_that_is_cancelled_meanwhile_ends_so_under_every_seed() -> None:
     simulation = simulate(
         line("p").pipe(charge_by_key).pipe(handed_on).pipe(fail)(5),
-        seeds=30,
+        seeds=12,
         effects=effects,
         meanwhile={timedelta(days=2): lambda run: run.cancel(reason="not wanted any more")},
     )
@@ -267,7 +267,7 @@ def test_a_run_that_is_cancelled_meanwhile_ends_so_under_every_seed() -> None:
 def test_a_stage_is_woken_and_a_run_stands_still_meanwhile() -> None:
     simulation = simulate(
         [line("p").pipe(handed_on)(1), line("q").pipe(handed_on)(2)],
-        seeds=30,
+        seeds=12,
         effects=effects,
         meanwhile={
             timedelta(hours=5): lambda runs: runs[0].wake("hand_on"),

@@ -12,7 +12,18 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from holdfast import Engine, HoldfastError, NotReady, Pipeline, Retry, StageContext, Suspended, stage, suspend
+from holdfast import (
+    Concurrency,
+    Engine,
+    HoldfastError,
+    NotReady,
+    Pipeline,
+    Retry,
+    StageContext,
+    Suspended,
+    stage,
+    suspend,
+)
 from holdfast.kernel.invariants import check
 from holdfast.plugins import AttemptLogHandler
 from holdfast.ports.errors import RunCancelledError, RunFailedError
@@ -166,7 +177,7 @@ def test_runs_with_a_queue_of_their_own_are_run(world: World) -> None:
 
 
 def test_runs_that_wait_for_a_slot_get_it(world: World) -> None:
-    runs = [world.start(SLOW(n), concurrency_key="one") for n in (1, 2)]
+    runs = [world.start(SLOW(n), concurrency=Concurrency("one")) for n in (1, 2)]
     world.work()
     assert [run.info().status for run in runs] == ["running", "pending"]
     assert [run.result() for run in runs] == [2, 4]

@@ -7,14 +7,31 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
-from protocol import Outcome, Work, asked, beside, check, drained, heard, main, marks, say, timed, until
+from protocol import (
+    Outcome,
+    Work,
+    asked,
+    beside,
+    check,
+    drained,
+    fired,
+    heard,
+    instant_ahead,
+    main,
+    marks,
+    say,
+    timed,
+    until,
+)
 
 POLL = 0.01
 MARKS: list[float] = []
 HEIR = False
+SEEN: list[float] = []
 
 
 @DBOS.step()
@@ -261,8 +278,28 @@ def children(url: str, width: int) -> Generator[Work]:
     )
 
 
+@DBOS.workflow()
+def scheduled(at: datetime, context: Any) -> None:
+    SEEN.append(time.time())
+
+
+def schedules(url: str, due: int, others: int) -> Generator[Work]:
+    check(not others, "each schedule has a thread: as many as are due must do")
+    launched(url, threads=64)
+    at = instant_ahead(30 + due / 20)
+    when = datetime.fromtimestamp(at, UTC)
+    for number in range(due):
+        DBOS.create_schedule(
+            schedule_name=f"due-{number}",
+            workflow_fn=scheduled,
+            schedule=f"{when.second} {when.minute} {when.hour} * * *",
+        )
+    yield lambda: fired(SEEN, due, at)
+
+
 if __name__ == "__main__":
     main(
+        schedules,
         submit,
         submit_batches,
         drain,

@@ -8,7 +8,7 @@ import gc
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from protocol import (
@@ -19,6 +19,8 @@ from protocol import (
     beside,
     check,
     drained,
+    fired,
+    instant_ahead,
     left_behind,
     main,
     marks,
@@ -26,12 +28,13 @@ from protocol import (
     timed,
 )
 
-from holdfast import Engine, SyncEngine, Worker, step, workflow
+from holdfast import Cron, Engine, Every, Schedule, SyncEngine, Worker, step, workflow
 from holdfast.client import RunStatus
 
 SOON = timedelta(seconds=300)
 MARKS: list[float] = []
 HEIR = False
+SEEN: list[float] = []
 
 
 @step
@@ -87,6 +90,16 @@ async def fan(width: int) -> int:
 @workflow
 async def parent(width: int) -> int:
     return sum(await asyncio.gather(*(one(number) for number in range(width))))
+
+
+@step
+async def note() -> None:
+    SEEN.append(time.time())
+
+
+@workflow
+async def scheduled() -> None:
+    await note()
 
 
 def engine_of(url: str) -> Engine:
@@ -237,8 +250,23 @@ def children(url: str, width: int) -> Generator[Work]:
         )
 
 
+def schedules(url: str, due: int, others: int) -> Generator[Work]:
+    yearly = Cron("0 0 1 1 *", zone="UTC")
+    later = [Schedule(f"other-{number}", scheduled(), when=yearly) for number in range(others)]
+    with Engine.open(url, workflows=[scheduled], schedules=later).sync as engine:
+        engine.count()  # the schedules are there
+    at = instant_ahead(10 + due / 100)
+    hourly = Every(timedelta(hours=1), anchor=datetime.fromtimestamp(at, UTC))
+    now = [Schedule(f"due-{number}", scheduled(), when=hourly) for number in range(due)]
+    with Engine.open(url, workflows=[scheduled], schedules=now, migrate=False).sync as engine:
+        engine.apply_schedules(prune=False)
+        with Worker(engine, concurrency=200):
+            yield lambda: fired(SEEN, due, at)
+
+
 if __name__ == "__main__":
     main(
+        schedules,
         submit,
         submit_batches,
         drain,

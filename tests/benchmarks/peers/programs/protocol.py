@@ -149,6 +149,23 @@ def marks(times: list[float], *, ends: int) -> Outcome:
     return Outcome(length, times[-1] - times[0], more=more, curve=curve)
 
 
+def fired(seen: list[float], due: int, at: float) -> Outcome:
+    """Wait until schedules that are due at one instant have all run. Return how long after the instant each did.
+
+    `seen` is where each body puts the seconds since 1970.
+    """
+    check(time.time() < at, "the schedules were due before all were stored")
+    until(lambda: len(seen) >= due)
+    check(len(seen) == due and min(seen) >= at, "one ran twice, or early")
+    latencies = [one - at for one in seen]
+    return Outcome(due, max(latencies), latencies)
+
+
+def instant_ahead(seconds: float) -> float:
+    """Return a whole second so far ahead, in seconds since 1970."""
+    return float(int(time.time() + seconds) + 1)
+
+
 def say(what: str) -> None:
     """Print when something has happened: a word, and seconds since 1970, by a clock that all processes share."""
     print(json.dumps([what, time.time()]), flush=True)

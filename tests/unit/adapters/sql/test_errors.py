@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from holdfast.adapters.sql.errors import DiskFullError, TransientError
+from holdfast.adapters.sql.errors import DiskFullError, StatementStoppedError, TransientError
 from holdfast.adapters.sql.postgresql.errors import from_connecting, from_sqlstate
 from holdfast.adapters.sql.retry import CONFLICTS_MAX, RetryBudget
 from holdfast.adapters.sql.sqlite.errors import from_sqlite
@@ -29,7 +29,7 @@ from holdfast.ports.errors import (
         ("40P01", TransientError),
         ("55P03", TransientError),
         ("57P01", TransientError),
-        ("57014", TransientError),
+        ("57014", StatementStoppedError),
         ("53300", TransientError),
         ("53100", DiskFullError),
         ("25006", TransientError),

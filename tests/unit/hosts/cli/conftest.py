@@ -16,12 +16,15 @@ import anyio
 import attrs
 import pytest
 from anyio import to_thread
+from starlette.requests import Request
 
 from holdfast import (
     Channel,
     Engine,
     Pipeline,
     Retry,
+    Schedule,
+    Slots,
     StageContext,
     Worker,
     continue_as_new,
@@ -40,9 +43,12 @@ from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.cli import run_wait
 from holdfast.hosts.cli.main import main
 from holdfast.hosts.wiring.stores import Stores
+from holdfast.http import Principal, asgi_app
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
+from tests.integration.http.api import PRINCIPALS
+from tests.integration.http.live import served
 
 
 @attrs.frozen
@@ -78,6 +84,11 @@ def hello() -> str:
 @stage
 def negate(number: int) -> int:
     return -number
+
+
+@stage(max_concurrency=Slots(1, name="bench", by="team"))
+def polish(number: int) -> int:
+    return number
 
 
 @step(retry=Retry(attempts=2, wait=timedelta()))
@@ -167,6 +178,7 @@ STUBBORN = Pipeline("stubborn").pipe(refuse)
 ORDER = Pipeline("order", input=Order).pipe(check).map(pack).pipe(ship)
 NOTHING = Pipeline("nothing", version="2").pipe(hello)
 NEGATE = Pipeline("negate", input=int).pipe(negate)
+POLISH = Pipeline("polish", input=int).pipe(polish).pipe(negate)
 
 
 @attrs.frozen
@@ -194,12 +206,34 @@ class CommandLine:
         self._captured = captured
         self._persistence = MemoryPersistence()
         self._ids = UlidIds()
+        self._server = ""
+        self._patched = pytest.MonkeyPatch()
+        self.schedules: list[Schedule[object]] | None = None
+        """What the engine of the next commands declares."""
 
     def __call__(self, *arguments: str) -> Answer:
         self._module.__dict__["engine"] = self.engine()
-        code = main(arguments)
+        with self._route(arguments) as given:
+            code = main(given)
         out, err = self._captured.readouterr()
         return Answer(code, out, err)
+
+    def send_over_http(self, server: str, patched: pytest.MonkeyPatch) -> None:
+        """From now on, send the commands that can go over HTTP to a server."""
+        self._server, self._patched = server, patched
+
+    @contextmanager
+    def _route(self, arguments: tuple[str, ...]) -> Generator[tuple[str, ...]]:
+        """Provide the arguments for the store, or those for the server, in its environment."""
+        words = [word for word in arguments if word != "shop:engine"]
+        is_shop = len(words) == len(arguments) - 1
+        if not self._server or not is_shop or not goes_over_http(words):
+            yield arguments
+            return
+        with self._patched.context() as patched:
+            patched.setenv("HOLDFAST_SERVER", self._server)
+            patched.setenv("HOLDFAST_KEY", KEY)
+            yield tuple(words)
 
     def engine(self) -> Engine:
         stores = Stores(
@@ -210,9 +244,9 @@ class CommandLine:
             ids=self._ids,
             url="memory://",
         )
-        pipelines: list[WorkflowDefinition[object]] = [ORDER, NOTHING, NEGATE, STUBBORN]
+        pipelines: list[WorkflowDefinition[object]] = [ORDER, NOTHING, NEGATE, POLISH, STUBBORN]
         functions: list[WorkflowDefinition[object]] = [bill, bills, answer, board, lost, rounds, unlucky]
-        return Engine.on(stores, workflows=[*pipelines, *functions])
+        return Engine.on(stores, workflows=[*pipelines, *functions], schedules=self.schedules)
 
     def start(self, *items: str, id: str = "order-1") -> str:
         """Start an order."""
@@ -261,10 +295,66 @@ class CommandLine:
             engine.core.close()
 
 
-@pytest.fixture
+KEY = "hf_of_the_tests"
+OVER_HTTP = frozenset(
+    {
+        *(
+            "run start",
+            "run wait",
+            "run list",
+            "run show",
+            "run children",
+            "run logs",
+            "run annotate",
+            "run rerun",
+            "run remove",
+            "run wake",
+        ),
+        *("run pause", "run resume", "run cancel", "run terminate", "run signal", "run query", "run update"),
+        *(
+            "limit list",
+            "limit show",
+            "limit set",
+            "limit clear",
+            "queue list",
+            "queue pause",
+            "queue resume",
+        ),
+        *("key create", "key list", "key rotate", "key revoke", "audit", "why", "worker list"),
+        *("namespace create", "namespace list", "namespace show", "namespace delete"),
+        *("schedule list", "schedule show", "schedule why", "schedule pause", "schedule resume"),
+        *("schedule trigger", "schedule backfill", "schedule remove"),
+        *("sink add", "sink remove", "sink list", "dead-letter list", "dead-letter replay"),
+    }
+)
+"""Commands that can go to a server."""
+ON_THE_STORE = frozenset(
+    {"--result-of", "--config", "--concurrency-within", "--rate", "--rate-by", "--units", "--url"}
+)
+"""Options with which they can't."""
+
+
+def goes_over_http(words: list[str]) -> bool:
+    is_there = words[0] in OVER_HTTP or " ".join(words[:2]) in OVER_HTTP
+    return is_there and not ON_THE_STORE & set(words)
+
+
+async def authenticate(request: Request) -> Principal | None:
+    return PRINCIPALS["all"] if request.headers["authorization"] == f"Bearer {KEY}" else None
+
+
+on_the_store = pytest.mark.parametrize("holdfast", ["store"], indirect=True)
+"""For a test of what only a store has: arguments that name an engine, actors, errors of the store."""
+
+
+@pytest.fixture(params=["store", pytest.param("server", marks=pytest.mark.other_store)])
 def holdfast(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> CommandLine:
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Generator[CommandLine]:
+    """The command line on the store and, with the same tests and the same output, over HTTP."""
     for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -272,4 +362,11 @@ def holdfast(
     monkeypatch.setattr(run_wait, "LOOK_SECONDS", 0.02)
     module = ModuleType("shop")
     monkeypatch.setitem(sys.modules, "shop", module)
-    return CommandLine(module, capsys)
+    line = CommandLine(module, capsys)
+    if request.param == "store":
+        yield line
+        return
+    engine = line.engine()
+    with engine.sync, served(asgi_app(engine, authenticate=authenticate)) as url:
+        line.send_over_http(url, monkeypatch)
+        yield line

@@ -4,7 +4,9 @@ import getpass
 
 import pytest
 
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, on_the_store
+
+pytestmark = on_the_store  # who acts through a server is the owner of its key
 
 
 def created_by(holdfast: CommandLine, run_id: str) -> object:

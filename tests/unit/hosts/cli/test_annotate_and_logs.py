@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine, Pipeline, StageContext, Worker, stage
-from holdfast.hosts.cli import run_logs
+from holdfast.hosts.client import sync_run_handle
 from holdfast.ports.json import parse
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, on_the_store
 
 
+@on_the_store
 def test_something_is_said_of_a_run_and_it_is_found_by_it(holdfast: CommandLine) -> None:
     holdfast.start("a", id="one")
     holdfast.start("b", id="two")
@@ -96,7 +97,7 @@ def test_the_log_of_a_run_is_shown(holdfast: CommandLine) -> None:
 
 
 def test_a_log_is_followed_until_the_run_ends(holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_logs, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(sync_run_handle, "FOLLOW_INTERVAL", 0.02)
     holdfast.start("a", "b")
     worker = threading.Thread(target=holdfast.finish, args=("order-1",))
     worker.start()

@@ -34,6 +34,36 @@ def test_without_yes_runs_are_counted_and_nothing_is_changed(three: CommandLine)
     assert statuses(three) == before
 
 
+def test_runs_are_found_by_how_their_ids_begin(three: CommandLine) -> None:
+    assert [run["id"] for run in three("run", "list", "shop:engine", "--id-prefix", "o", "--json").json] == [
+        "other"
+    ]
+    assert three("run", "list", "shop:engine", "--id-prefix", "O").err == "No runs match.\n"
+    counted = three("run", "cancel", "shop:engine", "--all", "--id-prefix", "o")
+    assert counted.out == "1 run (1 running) would be cancelled\n"
+    refused = three("run", "list", "shop:engine", "--id-prefix", "")
+    assert (refused.code, "give the first 1 to 256 characters" in refused.err) == (2, True)
+    assert three("run", "cancel", "shop:engine", "a", "--id-prefix", "o").code == 2
+
+
+def test_single_runs_are_named_by_their_ids(three: CommandLine) -> None:
+    named = ("--id", "a", "--id", "b", "--id", "absent", "--id", "bad")
+    assert len(three("run", "list", "shop:engine", *named, "--json").json) == 3
+    counted = three("run", "cancel", "shop:engine", "--all", *named)
+    assert counted.out == "2 runs (2 running) would be cancelled\n"
+    assert three("run", "cancel", "shop:engine", "--all", *named, "--yes").out == "2 runs were cancelled\n"
+    assert statuses(three)["c"] == "running"
+
+
+@pytest.mark.parametrize("option", ["--id", "--id-prefix"])
+def test_an_empty_text_does_not_mean_all_runs(three: CommandLine, option: str) -> None:
+    """As of a variable of a shell that has no value."""
+    before = statuses(three)
+    refused = three("run", "cancel", "shop:engine", "--all", option, "", "--yes")
+    assert (refused.code, "1 to 256 characters" in refused.err) == (2, True)
+    assert statuses(three) == before
+
+
 def test_runs_with_queued_jobs_are_not_waiting(three: CommandLine) -> None:
     assert three("run", "list", "shop:engine", "--waiting", "--json").json == []
     assert three("run", "cancel", "shop:engine", "--all", "--waiting").out == "0 runs would be cancelled\n"

@@ -34,7 +34,7 @@ def test_the_help_is_that_of_the_command_itself(path: str) -> None:
     module, _, name = COMMANDS[path].partition(":")
     real: click.Command = getattr(import_module(module), name)
     late: click.Command = command_line
-    for word in path.split():
+    for word in (path,) if path in command_line.commands else path.split():
         assert isinstance(late, click.Group)
         late = late.commands[word]
     with click.Context(command_line, info_name="holdfast", help_option_names=["-h", "--help"]) as parent:

@@ -11,7 +11,7 @@ from holdfast import Engine
 from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import newest_version
 from holdfast.ports.errors import UnavailableError
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, on_the_store
 
 
 @pytest.fixture
@@ -66,6 +66,7 @@ def test_without_an_engine_it_says_how_to_name_one(holdfast: CommandLine) -> Non
     assert "HOLDFAST_URL" in answer.err
 
 
+@on_the_store
 @pytest.mark.parametrize(
     "options",
     [
@@ -108,12 +109,18 @@ def test_looking_at_a_database_that_is_not_there_makes_none(
 def test_upgrading_makes_the_tables_once(holdfast: CommandLine, url: str) -> None:
     first, second = holdfast("db", "upgrade", url), holdfast("db", "upgrade", url, "--json")
     assert (first.code, first.out) == (0, f"Created the tables: version {newest_version()}\n")
-    assert second.json == {"before": newest_version(), "after": newest_version(), "changed": False}
+    assert second.json == {
+        "before": newest_version(),
+        "after": newest_version(),
+        "changed": False,
+        "schedules": [],
+    }
     status = holdfast("db", "status", url)
     assert status.code == 0
     assert f"{newest_version()} up to date" in status.out
 
 
+@on_the_store
 def test_what_needs_no_code_works_by_url(
     holdfast: CommandLine, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +163,7 @@ def test_the_status_of_an_engine_counts_its_runs(holdfast: CommandLine) -> None:
     assert (answer.code, answer.json["runs"], answer.json["jobs"]) == (0, {"running": 1}, {"queued": 1})
 
 
+@on_the_store
 def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
     holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

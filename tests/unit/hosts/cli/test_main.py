@@ -9,7 +9,7 @@ from holdfast.hosts.cli.app import command_line
 from holdfast.hosts.cli.exit_codes import MEANINGS, CliError, Exit, problem_of
 from holdfast.hosts.cli.main import main
 from holdfast.ports import errors
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, on_the_store
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
@@ -57,7 +57,10 @@ def test_the_version_is_told(holdfast: CommandLine) -> None:
 def test_a_command_of_another_group_is_named(holdfast: CommandLine) -> None:
     answer = holdfast("run", "why", "order-1")
     assert (answer.code, answer.out) == (2, "")
-    assert "there is no command `holdfast run why`; did you mean `holdfast why`?" in answer.err
+    assert (
+        "there is no command `holdfast run why`; did you mean `holdfast schedule why` or `holdfast why`?"
+        in answer.err
+    )
 
 
 def test_wrong_usage_points_to_the_help(holdfast: CommandLine) -> None:
@@ -101,6 +104,7 @@ def test_every_error_has_its_exit_code(error: BaseException, code: int) -> None:
     assert problem.exit == code
 
 
+@on_the_store
 def test_what_nobody_expected_is_70_with_its_traceback(
     holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,7 +145,7 @@ def test_a_run_is_shown_with_its_stages(holdfast: CommandLine) -> None:
 
 RUN_KEYS = """id key generation rerun_of rerun_from is_continued is_retried namespace workflow version status queue
 priority created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes
-error parent cursor"""
+error parent cursor scheduled"""
 
 
 def test_documents_have_the_keys_that_scripts_rely_on(holdfast: CommandLine) -> None:
@@ -292,3 +292,15 @@ def test_attempts_without_a_limit_are_shown_without_one(holdfast: CommandLine) -
     assert "attempt 2, no limit; the last attempt failed: ValueError: no luck" in holdfast(
         "why", "shop:engine", "s"
     ).out.replace("\n", " ")
+
+
+def test_a_job_that_waits_for_shared_slots_names_them(holdfast: CommandLine) -> None:
+    for name in ("a", "b"):
+        given = ("1", "--id", name, "--attribute", "team=blue")
+        assert holdfast("run", "start", "shop:engine", "polish", *given).code == 0
+
+    text = " ".join(holdfast("run", "show", "shop:engine", "b").out.split())
+    (job,) = holdfast("run", "show", "shop:engine", "b", "--json").json["jobs"]
+
+    assert "1 of 1 slots of 'bench' for 'blue' in use" in text
+    assert job["concurrency_key"] == "/bench/blue"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.ports.json import parse
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, on_the_store
 
 ORDER = '{"customer": "Ann", "items": ["a", "b"]}'
 
@@ -113,6 +113,7 @@ def test_an_idempotency_key_starts_one_run(holdfast: CommandLine) -> None:
     assert holdfast(*start, "2").code == 4
 
 
+@on_the_store
 def test_a_store_in_memory_is_warned_of(holdfast: CommandLine) -> None:
     assert "in memory" in holdfast("run", "start", "shop:engine", "nothing").err
 
@@ -132,6 +133,7 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
     ]
 
 
+@on_the_store
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -155,6 +157,7 @@ def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...], why:
     assert why in answer.err
 
 
+@on_the_store
 @pytest.mark.parametrize(
     ("words", "why"),
     [

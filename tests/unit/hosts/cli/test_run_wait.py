@@ -13,7 +13,7 @@ from holdfast.hosts.cli.run_wait import Bars, OpenStage, ProgressReader, Progres
 from holdfast.hosts.inspection.run_info import read_info
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import RunName
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, on_the_store
 
 
 def test_the_result_goes_to_stdout_and_the_rest_to_stderr(holdfast: CommandLine) -> None:
@@ -24,6 +24,7 @@ def test_the_result_goes_to_stdout_and_the_rest_to_stderr(holdfast: CommandLine)
     assert answer.err.startswith("order-1 completed after ")
 
 
+@on_the_store  # over HTTP the run may have ended at the first look
 def test_it_waits_for_a_run_that_is_under_way(holdfast: CommandLine) -> None:
     holdfast.start("a")
     with holdfast.working():

@@ -1,47 +1,20 @@
 """`holdfast sink` and `holdfast dead-letter`."""
 
-from functools import partial
-
-import attrs
 import pytest
 
 from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.worker import sinks_of
-from holdfast.kernel.commands import OutboxFlush, OutboxSettle, StreamFailure
-from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
-from holdfast.ports.changes import Update
-from holdfast.ports.persistence import Transaction
-from holdfast.ports.records.outbox import StreamKey
-from holdfast.ports.tables import STREAMS
 from holdfast.testing.conformance.events import an_event
-from tests.sinks import a_receiver
+from tests.sinks import a_receiver, dead_letter
 from tests.unit.hosts.cli.conftest import CommandLine
 
 ENGINE = "shop:engine"
 
 
 def park(holdfast: CommandLine, id: str) -> None:
-    """Dead-letter the first event of a run: its sink refuses it as often as needed."""
+    """Dead-letter the first event of a run."""
     holdfast.start("a", id=id)
-    core = holdfast.engine().core
-    for _ in range(DEAD_LETTER_AFTER):
-        leased = core.kernel.dispatch(OutboxFlush(sink="audit", lease=60_000_000))
-        (stream,) = leased.streams
-        refused = StreamFailure(
-            run=stream.run, delivered=0, number=1, error="no \x1b[31m such type", final=True
-        )
-        settle = OutboxSettle(
-            sink="audit", registration=leased.registration, holder=leased.holder, refused=(refused,)
-        )
-        core.kernel.dispatch(settle)
-        key = StreamKey(leased.registration, stream.run)
-        core.stores.persistence.transact(partial(_let_its_time_come, key))
-
-
-def _let_its_time_come(key: StreamKey, tx: Transaction) -> None:
-    tx.apply(
-        [Update(attrs.evolve(one, due_at=0)) for one in tx.lock(STREAMS, [key]) if one.due_at is not None]
-    )
+    dead_letter(holdfast.engine().core, "audit", "no \x1b[31m such type")
 
 
 def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:
@@ -117,6 +90,10 @@ def test_dead_letters_are_listed_and_replayed(holdfast: CommandLine) -> None:
     park(holdfast, "order-2")
     letters = holdfast("dead-letter", "list", ENGINE, "--json").json
     assert [(one["run_id"], one["number"]) for one in letters] == [("order-1", 1), ("order-2", 1)]
+    first = holdfast("dead-letter", "list", ENGINE, "--limit", "1")
+    cursor = letters[0]["cursor"]
+    assert ("order-2" in first.out, f"--after {cursor}" in first.err) == (False, True)
+    assert holdfast("dead-letter", "list", ENGINE, "--after", cursor, "--json").json == letters[1:]
     shown = holdfast("dead-letter", "list", ENGINE, "--run", "order-2").out
     assert "order-2" in shown
     assert "order-1" not in shown

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.client.channel_discovery import channels_of
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.wiring.channel_discovery import channels_of
 from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import workflow

@@ -14,7 +14,7 @@ from holdfast.hosts.client.start_batcher import COMMANDS_MAX, TRANSACTIONS_MAX, 
 from holdfast.kernel.commands import Command, RunTerminate
 from holdfast.ports.errors import RunNotFoundError, UnavailableError
 
-SOON = 20
+SOON = 120
 
 
 def until(holds: Callable[[], bool]) -> None:

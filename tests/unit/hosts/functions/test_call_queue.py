@@ -18,7 +18,7 @@ from tests.integration.hosts.polling import until
 
 pytestmark = pytest.mark.anyio
 
-SOON = 20.0
+SOON = 120.0
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.protocol import StepRequest
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.ports.records.history import FUNCTION_BEGAN, SIGNAL_RECEIVED, HistoryRow
 from holdfast.ports.records.values import Payload
 
@@ -65,7 +66,9 @@ def test_a_function_begins_with_what_it_has_begun_with(
     history: Sequence[HistoryRow], begins_with: str
 ) -> None:
     """A step may be under way that is not recorded yet: a new driver must request the same one."""
-    drive = FunctionReplay(polls.machine("{}", began_at=0, seed="r", run_id="r"), text_of)
+    drive = FunctionReplay(
+        polls.machine("{}", began_at=0, seed="r", run=RunFacts(id="r", workflow="w", version="1")), text_of
+    )
     try:
         drive.open(history, begins=True)
         (asked,) = [one.request for one in drive.tries()]

@@ -66,7 +66,7 @@ def test_from_each_row_on_it_ends_as_it_did(call: Call[Any]) -> None:
                 else:
                     assert calls(after.rows) == calls(before.rows), row
                     assert again == usual or (name == "drawn" and row == 1), row
-            row += sized(2, 1)
+            row += sized(4, 1)
         assert forked >= 1
         assert not refused or name.startswith("saga")
         assert check(snapshot_of(world.store)) == []

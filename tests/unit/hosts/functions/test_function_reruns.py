@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import (
     Channel,
+    Concurrency,
     Pipeline,
     Retry,
     continue_as_new,
@@ -801,7 +802,7 @@ def test_a_fork_takes_back_what_it_keeps() -> None:
 
 def test_a_fork_waits_for_its_slot() -> None:
     with World() as world:
-        run = world.start(orders("x"), id="x", concurrency_key="one")
+        run = world.start(orders("x"), id="x", concurrency=Concurrency("one"))
         with pytest.raises(RunFailedError):
             run.result()
         mended()

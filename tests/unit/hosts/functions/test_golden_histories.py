@@ -47,7 +47,7 @@ def test_all_that_functions_are_told_is_in_one_of_them() -> None:
     kinds = {row.type for path in HISTORIES for row in RunHistory.from_json(path.read_text()).rows}
     assert kinds >= {
         *("clock.read", "patch.marked", "signal.received", "timer.fired", "value.published"),
-        *("child.started", "child.signalled", "child.cancelling", "child.completed", "child.failed"),
+        *("child.started", "signal.sent", "cancel.sent", "child.completed", "child.failed"),
         *("step.completed", "step.failed", "step.retrying", "step.queued", "step.cancelled"),
         *("update.received", "update.completed"),
     }

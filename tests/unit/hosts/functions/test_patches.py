@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.functions import Workflow, patched, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
@@ -68,7 +69,9 @@ CREATED = row(1, "run.created")
 def driven(
     code: Workflow[[], object], known: Sequence[HistoryRow], *news: Sequence[HistoryRow]
 ) -> FunctionReplay:
-    drive = FunctionReplay(code.machine("{}", began_at=AT, seed="k", run_id="k"), text_of)
+    drive = FunctionReplay(
+        code.machine("{}", began_at=AT, seed="k", run=RunFacts(id="k", workflow="w", version="1")), text_of
+    )
     drive.open(known)
     for rows in news:
         drive.take(JobRecorded(status="recorded", rows=tuple(rows)))

@@ -26,7 +26,7 @@ def _sorted(history: RunHistory, before: str, after: str) -> RunHistory:
 def test_a_result_with_sorted_keys_is_as_recorded() -> None:
     with Engine.open("memory://", workflows=[ranks]).sync as engine, Worker(engine):
         run = engine.start(ranks({"ann": 3, "zoe": 9}))
-        assert list(run.result(timeout=20)) == ["zoe", "ann"]
+        assert list(run.result(timeout=120)) == ["zoe", "ann"]
         history = run.export_history()
 
     older = _sorted(history, '{"zoe":9,"ann":3}', '{"ann":3,"zoe":9}')

@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.history import events
 from holdfast.ports.errors import UnreadableValueError
 from holdfast.ports.json import canonical
@@ -284,4 +285,6 @@ def test_what_a_function_was_given_is_named() -> None:
     with pytest.raises(
         UnreadableValueError, match=r"what the run was given, row 1 of the history, can't be read"
     ):
-        pay.machine('{"amount":5}', began_at=BEGAN_AT, seed="s", run_id="s")
+        pay.machine(
+            '{"amount":5}', began_at=BEGAN_AT, seed="s", run=RunFacts(id="s", workflow="w", version="1")
+        )

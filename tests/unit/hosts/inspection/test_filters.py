@@ -10,7 +10,7 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.inspection.filters import ATTRIBUTES_MAX, run_filter, run_list_query
+from holdfast.hosts.inspection.filters import ATTRIBUTES_MAX, IDS_MAX, run_filter, run_list_query
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -47,6 +47,8 @@ def test_what_is_said_is_what_is_asked_for() -> None:
             "attributes": {"b": "2", "a": "1"},
             "since": WHEN,
             "until": WHEN.astimezone(UTC) + timedelta(seconds=1),
+            "ids": iter(["order-1", "order-2", "order-1"]),
+            "id_prefix": "order-",
             "oldest_first": True,
             "after": "7.KEY",
             "limit": 3,
@@ -61,6 +63,8 @@ def test_what_is_said_is_what_is_asked_for() -> None:
         created_from=AT,
         created_before=AT + 1_000_000,
         attributes=(("a", "1"), ("b", "2")),
+        ids=frozenset({"order-1", "order-2"}),
+        id_prefix="order-",
         newest=True,
     )
     assert (wanted.oldest_first, wanted.after, wanted.limit) == (True, ListPlace(7, "KEY"), 3)
@@ -69,7 +73,7 @@ def test_what_is_said_is_what_is_asked_for() -> None:
 def test_nothing_said_asks_for_all() -> None:
     assert run_filter("n", {}, "count") == RunFilter(namespace="n", newest=True)
     assert run_filter("n", {"all_generations": True}, "count") == RunFilter(namespace="n")
-    nones: Any = dict.fromkeys(("workflow", "status", "attributes", "since", "until"))
+    nones: Any = dict.fromkeys(("ids", "id_prefix", "workflow", "status", "attributes", "since", "until"))
     assert run_filter("n", nones, "count") == RunFilter(namespace="n", newest=True)
 
 
@@ -78,6 +82,16 @@ def test_nothing_said_asks_for_all() -> None:
     [
         ("workflow", ""),
         ("workflow", 7),
+        ("ids", []),
+        ("ids", "order-1"),
+        ("ids", 7),
+        ("ids", [7]),
+        ("ids", ["a", ""]),
+        ("ids", ["x" * 257]),
+        ("ids", [str(number) for number in range(IDS_MAX + 1)]),
+        ("id_prefix", ""),
+        ("id_prefix", "x" * 257),
+        ("id_prefix", ["a"]),
         ("status", "gone"),
         ("status", 7),
         ("status", []),
@@ -123,6 +137,12 @@ def test_what_can_not_be_is_refused_before_the_store_is_asked(option: str, value
         with pytest.raises(InvalidFilterError, match=option) as raised:
             ask(**asked)
         assert raised.value.option == option
+
+
+def test_an_id_prefix_that_is_too_long_is_answered_with_what_to_do() -> None:
+    assert run_filter("n", {"id_prefix": "x" * 256}, "runs").id_prefix == "x" * 256
+    with pytest.raises(InvalidFilterError, match="has 257 characters; give the first 1 to 256 characters"):
+        run_filter("n", {"id_prefix": "x" * 257}, "runs")
 
 
 def test_waiting_asks_for_running_runs_only() -> None:

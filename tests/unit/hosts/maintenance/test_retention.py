@@ -14,6 +14,7 @@ from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
+from holdfast.kernel.commands import SessionOpen
 from holdfast.ports.errors import (
     InvalidArgumentError,
     InvalidFilterError,
@@ -159,6 +160,24 @@ async def test_maintenance_removes_what_is_kept_no_longer(monkeypatch: pytest.Mo
     assert [info.id for info in bench.engine.sync.runs()] == ["young"]
     bench.clock.advance(10 * DAY)
     assert not maintenance.prune()
+    assert list(bench.engine.sync.runs()) == []
+
+
+async def test_runs_expire_in_a_process_that_does_not_lead_maintenance() -> None:
+    """One process leads for all namespaces; the setting is that of a process of its own."""
+    bench = await _bench(MemoryBlobStore(), "old")
+    bench.clock.advance(10 * DAY)
+    leader = Maintenance(bench.core, lease=30)
+    other = Maintenance(bench.core, lease=30, retention=timedelta(days=9))
+
+    one, another = (
+        bench.core.kernel.dispatch(SessionOpen(host=host, lease=60_000_000)).session for host in ("a", "b")
+    )
+
+    leader.sweep(one)
+    assert [info.id for info in bench.engine.sync.runs()] == ["old"]
+    other.sweep(another)
+
     assert list(bench.engine.sync.runs()) == []
 
 

@@ -20,7 +20,7 @@ def test_a_tick_ends_one_timeout_after_its_time_is_up() -> None:
     engine = Engine.open("memory://", workflows=[DOUBLE])
     with a_server(dripping(b"HTTP/1.0 503 No\r\n\r\n")) as port, engine.sync:
         sinks = {
-            name: WebhookSink(f"http://127.0.0.1:{port}/", allow_internal=True, timeout=0.3)
+            name: WebhookSink(f"http://127.0.0.1:{port}/", allow_internal=True, timeout=1.0)
             for name in ("a", "b", "c")
         }
         for name in sinks:
@@ -31,4 +31,4 @@ def test_a_tick_ends_one_timeout_after_its_time_is_up() -> None:
         began = time.monotonic()
         host.run_maintenance_tick(keep_on=lambda: time.monotonic() < began + 0.2)
 
-        assert 0.3 <= time.monotonic() - began < 0.9
+        assert 1.0 <= time.monotonic() - began < 3.0, "each sink had a timeout of its own"

@@ -26,7 +26,7 @@ from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from holdfast.testing.transport import FaultyTransport
 from tests.unit.hosts.attempt_harness import CountingPersistence
 
-SOON: Final = 10.0
+SOON: Final = 120.0
 """Seconds that a test waits for what should happen at once."""
 
 A_JOB: Final = JobHint(job="run.1", epoch=0, queue="default")
@@ -306,6 +306,29 @@ def test_word_of_jobs_wakes_every_worker_once_for_all_that_is_heard_together(wor
     world.transport.settled()
 
     assert one() == another() == 1
+
+
+@pytest.mark.parametrize(
+    ("queues", "told", "wakes"),
+    [
+        ({"default"}, (A_JOB,), True),
+        ({"other", "default"}, (A_JOB,), True),
+        ({"other"}, (A_JOB,), False),
+        ({"other"}, (A_JOB, evolve(A_JOB, queue="other")), True),
+        ({"other"}, (evolve(A_JOB, queue=""),), True),
+        ({"other"}, (None,), True),
+        ({"other"}, (hint(1),), False),
+    ],
+)
+def test_a_worker_of_some_queues_is_woken_by_jobs_of_these_or_of_unknown_ones(
+    world: World, queues: set[str], told: tuple[Hint | None, ...], wakes: bool
+) -> None:
+    woken: list[None] = []
+    world.listener.add_worker(lambda: woken.append(None), queues=frozenset(queues))
+    world.transport.say(*told)
+    world.transport.settled()
+
+    assert bool(woken) == wakes
 
 
 def test_word_of_runs_wakes_no_worker(world: World) -> None:

@@ -78,17 +78,19 @@ def test_at_least_takes_a_number_of_items(count: Any) -> None:
 
 @pytest.mark.parametrize("count", [-1, 1.0, True, "1", None])
 def test_tolerate_takes_a_number_of_items(count: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"Tolerate: count is .* at least 0"):
+    with pytest.raises(DefinitionError, match=r"TolerateFailures: count is .* at least 0"):
         TolerateFailures(count=count)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, True, "1", None, float("nan"), float("inf")])
 def test_tolerate_takes_a_share(share: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"Tolerate: share is .* from 0 to 1"):
+    with pytest.raises(DefinitionError, match=r"TolerateFailures: share is .* from 0 to 1"):
         TolerateFailures(share=share)
 
 
 @pytest.mark.parametrize("wrong", [3, 0, "all", AtLeast, False])
 def test_what_is_no_policy_is_refused(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"each\(size\): enough is .*AtLeast\(\.\.\.\) or Tolerate"):
+    with pytest.raises(
+        DefinitionError, match=r"each\(size\): enough is .*AtLeast\(\.\.\.\) or TolerateFailures"
+    ):
         each(size, enough=wrong)

@@ -8,7 +8,7 @@ import pytest
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.functions import Workflow, workflow
-from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.options import Fair, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.pipelines.plan import (
     ChildPlan,
@@ -17,6 +17,7 @@ from holdfast.kernel.pipelines.plan import (
     RetryRule,
     StagePlan,
     StepsPlan,
+    plan_from_json,
     stage_of,
 )
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
@@ -101,7 +102,21 @@ def test_a_child_stage_gives_its_run_a_deadline_and_attributes() -> None:
     assert stage_of(found).child == wanted
 
 
-@pytest.mark.parametrize("option", [{"deadline": 5}, {"attributes": {}}])
+def test_a_child_stage_gives_its_run_a_weight_that_its_plan_keeps() -> None:
+    @workflow(fair=Fair(by="tenant"))
+    async def fair(number: int) -> int:
+        return number
+
+    plan = Pipeline("p", input=int).pipe(stage(weight=7)(fair)).plan()
+
+    assert plan_from_json(plan.to_json()) == plan
+    child = stage_of(plan.nodes["fair"]).child
+    assert child is not None
+    assert child.weight == 7
+    assert "weight" not in Pipeline("p", input=int).pipe(stage(fair)).plan().to_json()
+
+
+@pytest.mark.parametrize("option", [{"deadline": 5}, {"attributes": {}}, {"weight": 2}])
 def test_only_a_child_stage_takes_them(option: dict[str, Any]) -> None:
     (name,) = option
     with pytest.raises(DefinitionError, match=f"{name} is only for stages that are workflows"):

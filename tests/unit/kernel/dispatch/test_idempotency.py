@@ -1,15 +1,24 @@
 """Idempotency keys: one effect, one reply."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TypeVar
 
 import attrs
 import pytest
 
+from holdfast.kernel.calendars.specs import Every
 from holdfast.kernel.commands import (
+    BrowserSessionCreate,
+    BrowserSessionDelete,
+    BrowserSessionTouch,
     ChannelMessage,
     Command,
     ContinuedAsNew,
+    CredentialCreate,
+    CredentialRevoke,
+    CredentialRotate,
+    CredentialTouch,
     DeadLetterReplay,
     FunctionWaiting,
     JobAdmit,
@@ -22,8 +31,13 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     LeaderAcquire,
     LeaseReapStale,
+    LimitClear,
+    LimitSet,
+    NamespaceCreate,
+    NamespaceDelete,
     NewAnnotation,
     OutboxFlush,
+    OutboxRead,
     OutboxSettle,
     OutboxSweep,
     PollNotReady,
@@ -41,6 +55,14 @@ from holdfast.kernel.commands import (
     RunSignal,
     RunTransition,
     RunUpdate,
+    ScheduleBackfill,
+    ScheduleFire,
+    SchedulePause,
+    SchedulePut,
+    ScheduleRemove,
+    ScheduleReplan,
+    ScheduleResume,
+    ScheduleTrigger,
     SessionClose,
     SessionOpen,
     SessionReap,
@@ -51,11 +73,14 @@ from holdfast.kernel.commands import (
     StageWake,
     StreamFailure,
     TimerFire,
+    WorkflowRegister,
+    WorkflowSchemas,
 )
 from holdfast.kernel.commands.codec import reply_json
 from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.kernel.rules.registry import RULES
+from holdfast.kernel.schedules.row_data import timing_of
 from holdfast.ports.errors import (
     IdempotencyConflictError,
     InvalidCommandError,
@@ -65,6 +90,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import PendingDeliveries
+from holdfast.ports.records.job import PassOver
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import (
     SECOND,
@@ -101,6 +127,9 @@ def world() -> World:
 
 def _every_command(world: World) -> Iterator[Command[object]]:
     """Return a valid command of each class except run.terminate (like run.cancel), with its preconditions met."""
+    yield NamespaceDelete()
+    yield NamespaceCreate(note="ours")
+    yield WorkflowRegister(workflows=(WorkflowSchemas(workflow="w", version="1"),))
     yield _create(None)
     session, other = world.open(), world.open()
     yield SessionOpen(host="h", lease=SECOND)
@@ -152,6 +181,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
         world.do(settle)
         world.wait(60)
     yield DeadLetterReplay()
+    yield OutboxRead(sink="s")
     yield SinkRemove(sink="s")
     yield RunRerunFrom(run_id="x", stage="a")
     for run in list(world.tables().runs.values()):
@@ -180,6 +210,33 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     world.wake_due()
     goes_on = ContinuedAsNew(workflow="f", version="1", input=payload(2), seen=3)
     yield settling(world.claim_one(session), goes_on)
+    start = RunCreate(workflow="w", input=payload(1))
+    yield SchedulePut(schedule="s", start=start, timing=timing_of([Every(timedelta(seconds=1))]))
+    world.wait(2)
+    yield ScheduleFire(workflows=("w",))
+    yield ScheduleTrigger(schedule="s")
+    yield SchedulePause(schedule="s")
+    yield ScheduleResume(schedule="s")
+    yield ScheduleBackfill(schedule="s", times=(world.now // SECOND * SECOND - SECOND,))
+    yield ScheduleReplan(workflows=("w",), version="2999a")
+    yield ScheduleRemove(schedule="s")
+    yield LimitSet(name="queue:q", paused=True)
+    yield LimitClear(name="queue:q")
+    yield CredentialCreate(id="b" * 12, label="ci", hash="0" * 64, scopes=("read",), namespaces=("*",))
+    yield CredentialRotate(name="ci", hash="1" * 64)
+    yield CredentialTouch(ids=("b" * 12,))
+    yield CredentialRevoke(name="ci")
+    yield BrowserSessionCreate(
+        id="b" * 12,
+        hash="0" * 64,
+        principal="ann",
+        scopes=("read",),
+        namespaces=("*",),
+        idle=300 * SECOND,
+        expires_at=world.now + 3_600 * SECOND,
+    )
+    yield BrowserSessionTouch(ids=("b" * 12,))
+    yield BrowserSessionDelete(principal="ann")
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:
@@ -221,6 +278,17 @@ def test_a_key_used_for_another_command_is_a_conflict(world: World) -> None:
             with pytest.raises(IdempotencyConflictError) as caught:
                 world.do(other)
             assert caught.value.key == "k"
+
+
+def test_what_a_session_holds_does_not_count_when_claims_are_compared(world: World) -> None:
+    """It is more once a claim has succeeded whose reply was lost."""
+    world.create("x")
+    command = _keyed(JobClaim(session=world.open(), queue_claims=world.lanes(), limit=1))
+    first = world.do(command)
+    assert len(first.attempts) == 1
+    assert world.do(attrs.evolve(command, pass_over=PassOver.LOST)) == first
+    with pytest.raises(IdempotencyConflictError):
+        world.do(attrs.evolve(command, limit=2))
 
 
 def test_within_a_batch_a_key_means_the_same(world: World) -> None:
@@ -291,7 +359,7 @@ def test_the_reply_is_stored_with_the_effect(world: World) -> None:
     reply = world.tables().replies["default", "k"]
     assert (reply.created_at, len(reply.fingerprint)) == (world.now, 64)
     assert reply.body == (
-        '{"created":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"generation":1,"messages":[],'
+        '{"created":true,"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"generation":1,"messages":[],'
         f'"run":"{world.run().key}",'
         '"run_id":"x","status":"running"}'
     )

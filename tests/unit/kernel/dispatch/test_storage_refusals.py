@@ -9,7 +9,7 @@ import pytest
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.commands import (
     Attempt,
-    ChildCancel,
+    CancelSend,
     EventAppend,
     FunctionRecord,
     JobRecord,
@@ -133,7 +133,7 @@ def test_refused_arguments_of_a_queued_step_fail_the_step(world: World) -> None:
     [
         EventAppend(event=events.ClockRead(row=1, shown=5)),
         EventAppend(event=events.ValuePublished(name="progress", number=1), payload=payload(POISON)),
-        ChildCancel(call="1", run_id="c"),
+        CancelSend(call="1", run_id="c"),
     ],
 )
 def test_other_records_have_no_replacement(one: FunctionRecord) -> None:

@@ -24,6 +24,7 @@ from holdfast.kernel.functions.protocol import (
     TimerRequest,
     Turn,
 )
+from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.values import decode, encode
 
@@ -58,7 +59,9 @@ def new_machine(call: Any) -> FunctionMachine:
     """Return the machine of a call such as `fulfil("x")`."""
     workflow = cast("Workflow[..., object]", call.definition)
     text = encode(call.value, workflow.input_type)
-    return workflow.machine(text, began_at=BEGAN_AT, seed="run", run_id="run")
+    return workflow.machine(
+        text, began_at=BEGAN_AT, seed="run", run=RunFacts(id="run", workflow="w", version="1")
+    )
 
 
 def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, FunctionEvent]] = ()) -> Played:

@@ -260,8 +260,8 @@ def test_the_kinds_of_calls_are_these() -> None:
         "timer.fired": "timer",
         "child.started": "run",
         "child.failed": "run",
-        "child.signalled": "message",
-        "child.cancelling": "message",
+        "signal.sent": "message",
+        "cancel.sent": "message",
         "channel.closed": "channel",
     }
 
@@ -269,6 +269,7 @@ def test_the_kinds_of_calls_are_these() -> None:
 def test_what_may_precede_code_is_this() -> None:
     assert events.types_where(lambda kind: kind.may_precede_code) == {
         "run.created",
+        "run.gathered",
         "run.admitted",
         "run.paused",
         "run.resumed",

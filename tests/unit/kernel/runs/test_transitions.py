@@ -114,8 +114,9 @@ def test_no_rule_writes_a_state_without_asking_its_table() -> None:
         for line in _written_unasked(ast.parse(path.read_text()))
     ]
 
-    # New rows: the next generation of a run, and a poll. And a `RunDraft` stores the status that it has asked about.
-    new = ["continue_as_new.py", "reruns.py", "builder.py"]
+    # New rows: a run that gathers, the next generation of a run, and a poll. And a
+    # `RunDraft` stores the status that it has asked about.
+    new = ["continue_as_new.py", "gathered_starts.py", "reruns.py", "builder.py"]
     assert [place.partition(":")[0] for place in found] == [*new, "builder.py"], found
 
 

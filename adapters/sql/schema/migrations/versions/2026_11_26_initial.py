@@ -41,15 +41,25 @@ def upgrade() -> None:
     create_map_items()
     create_plans()
     create_sessions()
+    create_worker_registry()
     create_idempotency_replies()
     create_leaders()
+    create_gatherings()
     create_concurrency_limits()
     create_rate_limits()
+    create_fair_keys()
+    create_limits()
+    create_credentials()
+    create_browser_sessions()
+    create_audit_entries()
+    create_namespaces()
+    create_workflows()
     create_attempt_output()
     create_annotations()
     create_artifacts()
     create_ai_calls()
     create_sinks()
+    create_schedules()
     create_outbox()
     create_commit_receipts()
 
@@ -84,12 +94,24 @@ def create_runs() -> None:
         number("deadline", nullable=True),
         key("concurrency_key", nullable=True),
         number("concurrency_limit", nullable=True),
+        number("concurrency_waiting", nullable=True),
+        words("concurrency_full", nullable=True),
+        words("concurrency_outer", nullable=True),
         key("parent", nullable=True),
+        key("parent_run", nullable=True),
         key("close_policy"),
         number("children"),
         number("queue_position"),
         words("mailbox", nullable=True),
+        words("scheduled", nullable=True),
         number("reported_row"),
+        words("gathered", nullable=True),
+        key("rate_key", nullable=True),
+        number("rate_limit", nullable=True),
+        number("rate_period", nullable=True),
+        number("rate_units", nullable=True),
+        number("rate_counted_at", nullable=True),
+        number("in_rate_line"),
         sa.PrimaryKeyConstraint("key"),
         sa.UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
     )
@@ -113,6 +135,18 @@ def create_runs() -> None:
         "status NOT IN ('completed', 'failed', 'cancelled') AND deadline IS NOT NULL",
     )
     index("holdfast_runs_listed", "holdfast_runs", ["namespace", "created_at", "key"])
+    index(
+        "holdfast_runs_of_key",
+        "holdfast_runs",
+        ["namespace", "concurrency_key", "created_at", "key"],
+        "status NOT IN ('completed', 'failed', 'cancelled') AND concurrency_key IS NOT NULL",
+    )
+    index(
+        "holdfast_runs_rated",
+        "holdfast_runs",
+        ["namespace", "rate_key", "queue_position", "key"],
+        "status = 'pending' AND start_at IS NULL AND in_rate_line = 1",
+    )
     index("holdfast_runs_rerun", "holdfast_runs", ["namespace", "id", "generation"], "generation > 1")
     index(
         "holdfast_runs_slots",
@@ -122,10 +156,16 @@ def create_runs() -> None:
     )
     index("holdfast_runs_start", "holdfast_runs", ["start_at"], "status = 'pending' AND start_at IS NOT NULL")
     index(
+        "holdfast_runs_start_of_namespace",
+        "holdfast_runs",
+        ["namespace", "start_at"],
+        "status = 'pending' AND start_at IS NOT NULL",
+    )
+    index(
         "holdfast_runs_waiting",
         "holdfast_runs",
         ["namespace", "concurrency_key", "queue_position", "key"],
-        "status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL",
+        "status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL AND in_rate_line = 0",
     )
 
 
@@ -173,6 +213,7 @@ def create_jobs() -> None:
         number("queue_position"),
         number("rate_limit", nullable=True),
         number("rate_period", nullable=True),
+        number("turn", nullable=True),
         sa.PrimaryKeyConstraint("run", "number"),
     )
     index(
@@ -190,6 +231,12 @@ def create_jobs() -> None:
         ["namespace", "concurrency_key", "queue_position", "run", "number"],
         "state = 'limited'",
     )
+    index(
+        "holdfast_jobs_sleeping_of_queue",
+        "holdfast_jobs",
+        ["namespace", "queue", "definition"],
+        "state = 'sleeping'",
+    )
     index("holdfast_jobs_pending_delivery", "holdfast_jobs", ["run", "number"], "state = 'pending_delivery'")
     index(
         "holdfast_jobs_rate_limited",
@@ -203,6 +250,12 @@ def create_jobs() -> None:
         "holdfast_jobs",
         ["namespace", "concurrency_key"],
         "state IN ('queued', 'leased') AND concurrency_key IS NOT NULL",
+    )
+    index(
+        "holdfast_jobs_turns",
+        "holdfast_jobs",
+        ["namespace", "queue", "definition", "turn", "run"],
+        "turn IS NOT NULL AND epoch = 0 AND state IN ('queued', 'limited')",
     )
 
 
@@ -253,9 +306,24 @@ def create_sessions() -> None:
         key("state"),
         number("opened_at"),
         number("expires_at"),
+        key("namespace"),
+        key("principal", nullable=True),
+        number("is_registered"),
         sa.PrimaryKeyConstraint("id"),
     )
     index("holdfast_sessions_open", "holdfast_sessions", ["id"], "state = 'open'")
+
+
+def create_worker_registry() -> None:
+    op.create_table(
+        "holdfast_worker_registry",
+        key("session"),
+        key("namespace"),
+        words("about"),
+        number("lease"),
+        sa.PrimaryKeyConstraint("session"),
+    )
+    index("holdfast_worker_registry_listed", "holdfast_worker_registry", ["namespace", "session"])
 
 
 def create_idempotency_replies() -> None:
@@ -280,6 +348,16 @@ def create_leaders() -> None:
     )
 
 
+def create_gatherings() -> None:
+    op.create_table(
+        "holdfast_gatherings",
+        key("namespace"),
+        key("name"),
+        key("run"),
+        sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+
+
 def create_concurrency_limits() -> None:
     op.create_table(
         "holdfast_concurrency_limits",
@@ -296,8 +374,134 @@ def create_rate_limits() -> None:
         key("name"),
         words("starts"),
         number("wakes_at", nullable=True),
+        number("admits_at", nullable=True),
         number("updated_at"),
         sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+    index(
+        "holdfast_rate_limits_due",
+        "holdfast_rate_limits",
+        ["admits_at", "namespace", "name"],
+        "admits_at IS NOT NULL",
+    )
+
+
+def create_fair_keys() -> None:
+    op.create_table(
+        "holdfast_fair_keys",
+        key("namespace"),
+        key("line"),
+        key("key"),
+        number("next_turn"),
+        number("weight"),
+        number("updated_at"),
+        sa.PrimaryKeyConstraint("namespace", "line", "key"),
+    )
+    index("holdfast_fair_keys_highest", "holdfast_fair_keys", ["namespace", "line", "next_turn"])
+
+
+def create_limits() -> None:
+    op.create_table(
+        "holdfast_limits",
+        key("namespace"),
+        key("name"),
+        number("slots", nullable=True),
+        number("rate_limit", nullable=True),
+        number("rate_period", nullable=True),
+        number("is_paused"),
+        words("reason"),
+        words("actor_kind"),
+        words("actor_id"),
+        words("actor_version"),
+        number("updated_at"),
+        sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+
+
+def create_credentials() -> None:
+    op.create_table(
+        "holdfast_credentials",
+        key("id"),
+        key("kind"),
+        words("label"),
+        key("unique_label", nullable=True),
+        words("principal"),
+        words("scopes"),
+        words("namespaces"),
+        words("hash"),
+        words("previous_hash", nullable=True),
+        number("previous_until", nullable=True),
+        number("created_at"),
+        number("expires_at", nullable=True),
+        number("used_at", nullable=True),
+        number("revoked_at", nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("unique_label", name="holdfast_credentials_label"),
+    )
+    index("holdfast_credentials_in_order", "holdfast_credentials", ["created_at", "id"])
+
+
+def create_browser_sessions() -> None:
+    op.create_table(
+        "holdfast_browser_sessions",
+        key("id"),
+        words("hash"),
+        key("kind"),
+        key("principal"),
+        words("credential", nullable=True),
+        words("credential_hash", nullable=True),
+        words("scopes"),
+        words("namespaces"),
+        number("created_at"),
+        number("used_at"),
+        number("idle"),
+        number("expires_at"),
+        number("ends_at"),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    index("holdfast_browser_sessions_of_principal", "holdfast_browser_sessions", ["principal", "kind"])
+    index("holdfast_browser_sessions_ended", "holdfast_browser_sessions", ["ends_at"])
+
+
+def create_audit_entries() -> None:
+    op.create_table(
+        "holdfast_audit_entries",
+        key("namespace"),
+        number("at"),
+        key("id"),
+        words("actor_kind"),
+        words("actor_id"),
+        words("actor_version"),
+        key("action"),
+        words("target"),
+        words("request_id", nullable=True),
+        words("details"),
+        sa.PrimaryKeyConstraint("namespace", "at", "id"),
+    )
+
+
+def create_namespaces() -> None:
+    op.create_table(
+        "holdfast_namespaces",
+        key("name"),
+        number("created_at"),
+        words("note"),
+        number("max_active_runs", nullable=True),
+        number("max_starts_per_minute", nullable=True),
+        sa.PrimaryKeyConstraint("name"),
+    )
+
+
+def create_workflows() -> None:
+    op.create_table(
+        "holdfast_workflows",
+        key("namespace"),
+        key("name"),
+        key("version"),
+        key("plan"),
+        words("schemas"),
+        number("registered_at"),
+        sa.PrimaryKeyConstraint("namespace", "name", "version"),
     )
 
 
@@ -430,9 +634,42 @@ def create_sinks() -> None:
         number("succeeded_at", nullable=True),
         number("swept_at", nullable=True),
         words("error", nullable=True),
+        words("batch", nullable=True),
         sa.PrimaryKeyConstraint("key"),
         sa.UniqueConstraint("namespace", "name", name="holdfast_sinks_name"),
     )
+
+
+def create_schedules() -> None:
+    op.create_table(
+        "holdfast_schedules",
+        key("key"),
+        key("namespace"),
+        key("name"),
+        key("workflow"),
+        words("start"),
+        words("timing"),
+        words("policy"),
+        words("zones"),
+        number("next_at", nullable=True),
+        number("handled_until"),
+        words("last_local", nullable=True),
+        number("started"),
+        number("skipped"),
+        number("missed"),
+        number("failures"),
+        words("recent"),
+        words("changes"),
+        words("open_runs"),
+        words("paused", nullable=True),
+        words("problem", nullable=True),
+        words("declared", nullable=True),
+        number("created_at"),
+        number("updated_at"),
+        sa.PrimaryKeyConstraint("key"),
+        sa.UniqueConstraint("namespace", "name", name="holdfast_schedules_name"),
+    )
+    index("holdfast_schedules_next", "holdfast_schedules", ["namespace", "workflow", "next_at", "key"])
 
 
 def create_outbox() -> None:

@@ -1,0 +1,1 @@
+"""A shop with runs in every state, for `make serve`."""

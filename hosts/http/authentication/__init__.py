@@ -1,0 +1,1 @@
+"""Authentication of requests: API keys, JSON Web Tokens, and open access from this machine alone."""

@@ -1,0 +1,1 @@
+"""The client of a server: the methods of the engine, over HTTP."""

@@ -1,0 +1,178 @@
+"""Starts and calls as the server takes them: from the calls of code that is at hand, or from names and JSON."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, TypedDict, TypeVar, cast
+from uuid import uuid4
+
+import attrs
+
+from holdfast.hosts.client.start_commands import check_call
+from holdfast.hosts.http.operations import GenerationQuery, Reason
+from holdfast.hosts.http.run_actions import RerunPoint
+from holdfast.hosts.http.run_starts import ConcurrencyBound, NewMessage, NewRun
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.concurrency import Concurrency
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
+from holdfast.kernel.authoring.options import StartOptions, check_options
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.values import decode, encode
+from holdfast.ports.durations import Duration, length_of
+from holdfast.ports.errors import InvalidArgumentError, InvalidValueError
+from holdfast.ports.json import compact, parse
+from holdfast.ports.validation import TEXT, an, check, integer
+
+T = TypeVar("T")
+
+
+class RemoteStartOptions(TypedDict, total=False):
+    """Options of a start over HTTP: those of `StartOptions` that a server takes."""
+
+    version: str
+    """The version of a workflow that is given by its name. Default: the newest one of the server's code."""
+    id: str
+    """The id of the run. Default: a generated one."""
+    if_exists: Literal["error", "return"]
+    """What to do if a run has this id: raise RunExistsError, or return it. Short for both of the following."""
+    if_active: Literal["error", "return", "terminate"]
+    """What to do if a run has this id and has not ended."""
+    if_ended: Literal["error", "return", "rerun", "rerun_failed"]
+    """What to do if a run has this id and has ended."""
+    idempotency_key: str
+    """Another start with this key returns the first run and starts nothing. Default: a key for this call alone."""
+    queue: str
+    """The queue of the run's jobs."""
+    priority: int
+    """A head start in the queue, in minutes."""
+    attributes: Mapping[str, str]
+    """Short texts by which runs are found."""
+    annotations: Mapping[str, object]
+    """First annotations of the run: plain JSON by name."""
+    start_at: datetime
+    """When to start, an aware datetime."""
+    deadline: Duration
+    """How long the run may take, a timedelta or a number of seconds."""
+    weight: int
+    """How many turns the key of the run gets for each one of the others."""
+    concurrency: Concurrency
+    """How many runs of its key may be under way and waiting. Not one within another."""
+    signals: Sequence[Signal]
+    """Messages for the durable function, stored with the start."""
+
+
+_ENGINE_ONLY: Final = frozenset(StartOptions.__optional_keys__ - RemoteStartOptions.__optional_keys__)
+_SAME: Final = ("id", "if_exists", "if_active", "if_ended", "queue", "priority", "start_at", "weight")
+
+
+def new_run(call: Call[Any] | str, input: object, options: RemoteStartOptions) -> NewRun:
+    """Return the body of a start.
+
+    Raises InvalidArgumentError, InvalidValueError or UnstorableValueError before anything is sent.
+    """
+    given = cast("dict[str, Any]", dict(options))
+    version = given.pop("version", None)
+    check("start", TEXT.or_none, version=version)
+    for option in sorted(given.keys() & _ENGINE_ONLY):
+        raise InvalidArgumentError(
+            option, f"start: a server does not take {option!r}: start it with an engine"
+        )
+    check_options(given, StartOptions, "start")
+    if isinstance(call, str):
+        name, data = call, parse(encode(input, object))
+    else:
+        check_call(call)
+        if input is not None or version is not None:
+            raise InvalidArgumentError(
+                "input",
+                "start: a call has its input and its version: start(report(1)), or start('report', 1)",
+            )
+        definition = call.definition
+        name, version = definition.name, definition.version
+        data = parse(encode(call.value, cast("Any", definition.input_type)))
+    attributes, annotations = given.get("attributes"), given.get("annotations")
+    return NewRun(
+        workflow=name,
+        version=version,
+        input=data,
+        deadline=None if "deadline" not in given else cast("timedelta", length_of(given["deadline"])),
+        attributes=None if attributes is None else dict(attributes),
+        annotations=None if annotations is None else {k: plain(v) for k, v in annotations.items()},
+        concurrency=_bound(given.get("concurrency")),
+        signals=tuple(
+            NewMessage(channel=one.channel, message=parse(one.text)) for one in given.get("signals", ())
+        ),
+        **{option: given.get(option) for option in _SAME},
+    )
+
+
+def is_split(call: Call[Any] | str) -> bool:
+    """Return whether the result of a gathered start is only its part of the run's."""
+    definition = None if isinstance(call, str) else call.definition
+    return isinstance(definition, Workflow) and definition.gather is not None and definition.gather.split
+
+
+def plain(value: object) -> object:
+    """Return a value that is plain JSON. Raises UnstorableValueError or InvalidValueError for any other."""
+    return parse(encode(value, object))
+
+
+def decoded(value: object, kind: Any) -> Any:
+    """Return a value of an answer as its type. InvalidValueError if it does not have that."""
+    return value if kind is object else decode(compact(value), kind)
+
+
+def arguments_of(given: Mapping[str, object] | None) -> dict[str, object]:
+    """Return the arguments of a query or update that is given by its name, as plain JSON."""
+    found = plain(dict(given or {}))
+    if not isinstance(found, dict):
+        raise InvalidValueError("arguments", ("$: expected an object",))
+    return cast("dict[str, object]", found)
+
+
+def new_key() -> str:
+    """Return an idempotency key for one call."""
+    return uuid4().hex
+
+
+def reason_of(where: str, reason: str) -> Reason:
+    """Return the body of an action. InvalidArgumentError if the reason is not a text."""
+    check(where, TEXT, reason=reason)
+    return Reason(reason=reason)
+
+
+def checked_generation(generation: int | None) -> int | None:
+    """Return a generation. InvalidArgumentError if it is no number from 1."""
+    check("generation", integer(1).or_none, generation=generation)
+    return generation
+
+
+def generation_query(generation: int | None) -> GenerationQuery:
+    """Return the query of a read of one generation. InvalidArgumentError."""
+    return GenerationQuery(generation=checked_generation(generation))
+
+
+def rerun_point(
+    where: str, point: AnyNode[object] | Step[..., object] | str | None, row: int | None, version: str | None
+) -> RerunPoint:
+    """Return where a rerun starts. InvalidArgumentError."""
+    check(where, _POINT.or_none, point=point)
+    check(where, integer(1).or_none, row=row)
+    check(where, TEXT.or_none, version=version)
+    stage = point.name if isinstance(point, PlanNode | Step) else point
+    return RerunPoint(stage=stage, row=row, version=version)
+
+
+_POINT: Final = an("a stage, a step, or the name of one", PlanNode, Step, str)
+
+
+def _bound(concurrency: Concurrency | None) -> ConcurrencyBound | None:
+    if concurrency is None:
+        return None
+    if concurrency.within is not None:
+        raise InvalidArgumentError(
+            "concurrency", "start: a server takes no limit within another: give it to the workflow"
+        )
+    names = [field.name for field in attrs.fields(ConcurrencyBound)]
+    return ConcurrencyBound(**{name: getattr(concurrency, name) for name in names})

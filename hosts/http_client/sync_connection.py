@@ -1,0 +1,181 @@
+# Generated from hosts/http_client/connection.py by `python -m tools.sync_client`. Do not edit.
+"""The connection to a server, for synchronous code: sends requests, and repeats those that got no answer."""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
+from holdfast.hosts.http_client.answers import Fault, Tries, fault_of, lost
+from holdfast.hosts.http_client.requests import ClientRequest, base_of
+from holdfast.hosts.http_client.streams import STREAM_TYPE, Frame, FrameReader
+from holdfast.ports.errors import HoldfastError, InvalidArgumentError, ServerAnswerError
+
+if TYPE_CHECKING:
+    import httpx
+
+ANSWER_SECONDS: Final = 30.0
+"""How long an answer may take, beside the wait of the request."""
+STREAM_SECONDS: Final = 45.0
+"""How long a stream may be silent. A server sends a comment every 15 seconds."""
+
+_log = logging.getLogger("holdfast.client")
+
+
+class SyncConnection:
+    """The connections to one server.
+
+    Args:
+        url: The URL of the server.
+        key: An API key or a token, or a function that returns one; None to send none.
+        patience: For how many seconds a request is repeated.
+        http: A client of httpx to send with; one of its own if omitted.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | Callable[[], str] | None,
+        patience: float,
+        http: "httpx.Client | None",
+    ) -> None:
+        self._base = base_of(url, "Client")
+        self._key = key
+        self._patience = patience
+        self._is_own = http is None
+        self._http = http if http is not None else _new_http()
+
+    def close(self) -> None:
+        """Close the connections, unless they are those of a client that was passed."""
+        if self._is_own:
+            self._http.close()
+
+    def send(self, request: ClientRequest) -> bytes:
+        """Return the content of the answer to a request.
+
+        Raises the error of the problem that it is answered with, or UnavailableError.
+        """
+        tries = Tries(request, self._patience, time.monotonic)
+        while True:
+            answer = self._sent(request)
+            if isinstance(answer, bytes):
+                return answer
+            self._wait(request, tries, answer)
+
+    def stream(self, request: ClientRequest, last: str | None = None) -> Iterator[Frame]:
+        """Yield the events of a stream until it ends for good. A lost connection continues after the last event.
+
+        Raises as `send`.
+        """
+        tries = Tries(request, self._patience, time.monotonic)
+        while True:
+            fault: Fault | None = None
+            try:
+                with self._streaming(request, last) as lines:
+                    reader = FrameReader()
+                    for line in lines:
+                        frame = reader.take(line)
+                        if frame is None:
+                            continue
+                        tries = Tries(request, self._patience, time.monotonic)
+                        last = frame.id or last
+                        yield frame
+                        if frame.is_end:
+                            return
+            except _Faulty as faulty:
+                fault = faulty.fault
+                if fault is None:
+                    return
+            if fault is None:  # the server stops, or has closed the stream
+                fault = lost(request, "the stream has ended", is_unsent=False)
+            self._wait(request, tries, fault)
+
+    def _wait(self, request: ClientRequest, tries: Tries, fault: Fault) -> None:
+        pause = tries.pause_after(fault)
+        _log.info("%s is repeated in %.1f s: %s", request.text, pause, fault.error)
+        sleep(pause)
+
+    def _sent(self, request: ClientRequest) -> bytes | Fault:
+        import httpx
+
+        try:
+            response = self._http.request(
+                request.operation.method,
+                self._base + request.path,
+                content=request.body,
+                headers={**request.headers, **self._credentials()},
+                timeout=ANSWER_SECONDS + request.wait,
+                follow_redirects=False,
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            return lost(request, f"{type(error).__name__}: {error}", is_unsent=True)
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            return lost(request, f"{type(error).__name__}: {error}", is_unsent=False)
+        fault = fault_of(request, response.status_code, response.headers, response.content)
+        return response.content if fault is None else fault
+
+    @contextmanager
+    def _streaming(self, request: ClientRequest, last: str | None) -> Generator[Iterator[str]]:
+        """Provide the lines of a stream. Raises _Faulty."""
+        import httpx
+
+        headers = {**request.headers, **self._credentials(), "Accept": STREAM_TYPE}
+        if last is not None:
+            headers["Last-Event-ID"] = last
+        try:
+            with self._http.stream(
+                request.operation.method,
+                self._base + request.path,
+                headers=headers,
+                timeout=STREAM_SECONDS,
+                follow_redirects=False,
+            ) as response:
+                if response.status_code == 204:  # by the standard: do not connect again
+                    raise _Faulty(None)
+                if response.status_code != 200:
+                    content = response.read()
+                    fault = fault_of(request, response.status_code, response.headers, content)
+                    raise _Faulty(fault or _no_stream(request, response.status_code))
+                if not response.headers.get("content-type", "").startswith(STREAM_TYPE):
+                    raise _Faulty(_no_stream(request, response.status_code))
+                yield response.iter_lines()
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise _Faulty(lost(request, f"{type(error).__name__}: {error}", is_unsent=True)) from None
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise _Faulty(lost(request, f"{type(error).__name__}: {error}", is_unsent=False)) from None
+
+    def _credentials(self) -> dict[str, str]:
+        key = self._key() if callable(self._key) else self._key
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise InvalidArgumentError("key", "SyncClient: the key has characters that no key or token has")
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+
+class _Faulty(Exception):  # noqa: N818  # it carries a fault, and reaches no caller
+    """A stream that was not opened, or was lost. Without a fault: the stream has ended for good."""
+
+    def __init__(self, fault: Fault | None) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+def _no_stream(request: ClientRequest, status: int) -> Fault:
+    error: HoldfastError = ServerAnswerError(
+        status, "", f"the answer to {request.text} is no stream of events"
+    )
+    return Fault(error=error)
+
+
+def _new_http() -> "httpx.Client":
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        if error.name != "httpx":
+            raise
+        raise ModuleNotFoundError(
+            'the client of a server needs httpx: pip install "holdfast[client]"', name=error.name
+        ) from None
+    # Each wait has a connection of its own.
+    return httpx.Client(limits=httpx.Limits(max_connections=None, max_keepalive_connections=20))

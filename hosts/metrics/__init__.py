@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, of the store and of this process."""

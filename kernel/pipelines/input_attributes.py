@@ -1,0 +1,93 @@
+"""Attributes that a workflow takes from the input of its runs, so that limits and searches can go by an argument.
+
+The process that starts a run takes them, because only it always has the input: the kernel does not open payloads
+(docs/decisions/0098).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from holdfast.ports.errors import InvalidArgumentError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.structs import frozen
+
+TEXT_MAX: Final = 1_000
+"""Maximum length of an attribute from the input: it is stored in an index, and shown in lists."""
+ATTRIBUTES_MAX: Final = 20
+"""How many attributes a workflow may take from its input. A run may have those of its parent as well."""
+
+
+@frozen
+class InputAttribute:
+    """An attribute whose text is a value in the input."""
+
+    name: str
+    """The name of the attribute."""
+    path: str
+    """Where the value is in the input's JSON object: names of fields, with dots between them."""
+
+
+def attributes_in(text: str, wanted: Sequence[InputAttribute], where: str) -> dict[str, str]:
+    """Return the attributes that an input has. A field that is missing or null is no attribute.
+
+    Args:
+        text: The input as JSON text.
+        wanted: The attributes.
+        where: What is started, for error messages.
+
+    Raises:
+        InvalidArgumentError: A value is a list, an object or too long, or the input has no fields.
+    """
+    if not wanted:
+        return {}
+    data = parse(text)
+    found = ((one.name, _value_at(data, one, where)) for one in wanted)
+    return {name: value for name, value in found if value is not None}
+
+
+def joined_attributes(
+    inherited: str | None, taken: Mapping[str, str], given: Mapping[str, str] | None
+) -> str | None:
+    """Return the attributes of a new run as JSON text; None if it has none of its own.
+
+    Args:
+        inherited: JSON text of those of its parent, which it gets if the start gives none.
+        taken: Those from its input.
+        given: Those of its start, which come first.
+    """
+    if not taken:
+        return None if given is None else canonical(given)
+    parents = cast("dict[str, object]", parse(inherited)) if inherited and given is None else {}
+    return canonical({**parents, **taken, **(given or {})})
+
+
+def _value_at(data: object, wanted: InputAttribute, where: str) -> str | None:
+    value = data
+    for name in wanted.path.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _refused(wanted, f"needs an object with the field {name!r}", value, where)
+        value = cast("dict[str, object]", value).get(name)
+    if isinstance(value, str) and len(value) > TEXT_MAX:
+        raise InvalidArgumentError(
+            "attributes_from",
+            f"{where}: the attribute {wanted.name!r} comes from {wanted.path!r} of the input, which has"
+            f" {len(value):,} characters; at most {TEXT_MAX:,} are possible",
+        )
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        raise _refused(wanted, "must be a text, a number or a boolean", cast("object", value), where)
+    return canonical(value)
+
+
+def _refused(wanted: InputAttribute, words: str, value: object, where: str) -> InvalidArgumentError:
+    what = next((words for kind, words in _WORDS.items() if isinstance(value, kind)), "a number")
+    return InvalidArgumentError(
+        "attributes_from",
+        f"{where}: the attribute {wanted.name!r} comes from {wanted.path!r} of the input, which {words}; it is {what}",
+    )
+
+
+_WORDS: Final[Mapping[type, str]] = {list: "a list", dict: "an object", str: "a text", bool: "a boolean"}

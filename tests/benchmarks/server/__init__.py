@@ -1,0 +1,1 @@
+"""Benchmarks of the HTTP server, with a worker in its process, on PostgreSQL: `make bench-server`."""

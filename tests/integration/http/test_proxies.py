@@ -1,0 +1,202 @@
+"""The server behind nginx and Caddy, with the configurations of their page."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from attrs import frozen
+
+from holdfast import Engine
+from tests.integration.examples.pages import DOCS, blocks
+from tests.integration.http.live import stream
+from tests.integration.http.test_serve import SECONDS_MAX, SHOP, free_port, serving
+
+_yaml: Any = import_module("yaml")  # it has no types here
+PAGE: Final = DOCS / "howto" / "proxies.md"
+RUNS: Final = "/v1/namespaces/default/runs"
+PREFIX: Final = "/holdfast"
+
+
+def shown(language: str, *, below_a_path: bool) -> str:
+    """Return the configuration of the page for a whole host, or for a path of one."""
+    (code,) = (
+        block.code
+        for block in blocks(PAGE)
+        if block.language == language and (f"{PREFIX}/" in block.code) is below_a_path
+    )
+    return code
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of this machine, and return its file and that of its key."""
+    pem, key = folder / "localhost.pem", folder / "localhost.key"
+    subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "1",
+                "-subj",
+                "/CN=localhost",
+            ),
+            *("-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(pem)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return pem, key
+
+
+def nginx(folder: Path, port: int, server: int, *, below_a_path: bool) -> list[str]:
+    """Write nginx's files, and return its command."""
+    pem, key = certificate(folder)
+    site = shown("nginx", below_a_path=below_a_path)
+    site = site.replace("listen 443", f"listen 127.0.0.1:{port}").replace(
+        "127.0.0.1:8080", f"127.0.0.1:{server}"
+    )
+    site = re.sub(r"/etc/ssl/\S+\.pem", str(pem), re.sub(r"/etc/ssl/\S+\.key", str(key), site))
+    temporary = "\n".join(
+        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;\n" if os.geteuid() == 0 else ""  # the folder of the test is not that of www-data
+    (folder / "nginx.conf").write_text(
+        f"{user}pid {folder}/nginx.pid;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}\n{site}}}\n"
+    )
+    return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr", "-g", "daemon off;"]
+
+
+def caddy(folder: Path, port: int, server: int, *, below_a_path: bool) -> list[str]:
+    """Write Caddy's file, and return its command. No authority is asked for a certificate."""
+    pem, key = certificate(folder)
+    site = shown("caddyfile", below_a_path=below_a_path).replace("127.0.0.1:8080", f"127.0.0.1:{server}")
+    site = re.sub(r"^\w+\.example\.com \{", f"https://localhost:{port} {{\n    tls {pem} {key}", site)
+    options = f"admin off\nskip_install_trust\nauto_https disable_redirects\nstorage file_system {folder}\n"
+    (folder / "Caddyfile").write_text(f"{{\n{options}}}\n{site}")
+    return ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+
+
+PROXIES: Final[dict[str, Callable[..., list[str]]]] = {"nginx": nginx, "caddy": caddy}
+
+
+@contextmanager
+def running(command: list[str], port: int) -> Generator[None]:
+    """Run a proxy until the end of the block, from when it listens."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        until = time.monotonic() + SECONDS_MAX
+        while process.poll() is None and time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        assert process.poll() is None, process.communicate()[0]
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=SECONDS_MAX)
+
+
+@frozen
+class Site:
+    """A server behind a proxy."""
+
+    client: httpx.Client
+    """Sends requests to the proxy, with a key."""
+    prefix: str
+    """The path in front of the server's."""
+
+
+@pytest.fixture(params=[(name, below) for name in PROXIES for below in (False, True)], ids=str)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Site]:
+    """Start a server with a worker, and a proxy in front of it."""
+    name: str
+    name, below_a_path = request.param
+    for needed in (name, "openssl"):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    (tmp_path / "shop.py").write_text(SHOP)
+    with Engine.open(f"sqlite:///{tmp_path / 'shop.db'}").sync as engine:
+        key = engine.keys.create("me", scopes=["read", "payloads", "start"]).text
+    port, server = free_port(), free_port()
+    prefix = PREFIX if below_a_path else ""
+    options = ("--worker", *(("--root-path", prefix) if prefix else ()))
+    command = PROXIES[name](tmp_path, port, server, below_a_path=below_a_path)
+    with (
+        serving(tmp_path, server, *options),
+        running(command, port),
+        httpx.Client(
+            base_url=f"https://localhost:{port}{prefix}",
+            verify=False,  # nobody vouches for the certificate of a test
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=20,
+        ) as client,
+    ):
+        yield Site(client, prefix)
+
+
+@pytest.mark.slow
+def test_requests_waits_and_streams_pass_a_proxy(site: Site) -> None:
+    client = site.client
+    started = client.post(
+        RUNS,
+        json={"workflow": "checkout", "input": {"cents": 5}, "id": "one/1"},
+        headers={"Prefer": "wait=20"},
+    )
+    assert (started.status_code, started.json()["result"]) == (201, "charged 5")
+    assert started.headers["location"] == f"{site.prefix}{RUNS}/one%2F1"
+    assert client.get(f"{RUNS}/one%2F1").json()["id"] == "one/1"
+    assert client.get(f"{RUNS}/one%2F1/history?limit=1&after=1").json()["items"][0]["number"] == 2
+
+    missing = client.get(f"{RUNS}/none").json()
+    assert missing["type"] == f"{site.prefix}/errors/run_not_found"
+    assert client.get(RUNS, headers={"Authorization": "Bearer hf_wrong"}).status_code == 401
+
+    large = client.post(RUNS, json={"workflow": "checkout", "input": {"cents": " " * 1_000_000}})
+    assert large.json()["code"] == "invalid_value", "the server has read it"
+    too_large = client.post(RUNS, json={"input": " " * 1_100_000})
+    assert too_large.status_code in {413, 502}, "the server may have closed the connection to Caddy meanwhile"
+
+    client.post(RUNS, json={"workflow": "approved", "input": {"cents": 5}, "id": "two"}).raise_for_status()
+    with stream(client, f"{RUNS}/two/history") as events:
+        found = [next(events)]  # it comes while the run has not ended: nothing buffers it
+        client.post(f"{RUNS}/two/signals/approval", json={"message": True}).raise_for_status()
+        found += events
+    assert [found[0].type, *(event.type for event in found[-2:])] == ["run.created", "run.completed", "end"]
+
+
+@pytest.mark.parametrize("below_a_path", [False, True])
+def test_the_timeout_of_nginx_is_longer_than_a_wait(below_a_path: bool) -> None:
+    found = re.search(r"proxy_read_timeout (\d+)s;", shown("nginx", below_a_path=below_a_path))
+
+    assert found is not None
+    assert int(found[1]) > 55
+
+
+def test_the_files_of_traefik_name_what_is_in_them() -> None:
+    static, dynamic = (_yaml.safe_load(block.code) for block in blocks(PAGE) if block.language == "yaml")
+    http: dict[str, Any] = dynamic["http"]
+    (router,) = http["routers"].values()
+
+    assert set(router["entryPoints"]) <= set(static["entryPoints"])
+    assert set(router["middlewares"]) == set(http["middlewares"])
+    assert router["service"] in http["services"]
+    assert router["tls"]["certResolver"] in static["certificatesResolvers"]
+    assert static["entryPoints"]["websecure"]["transport"]["respondingTimeouts"]["readTimeout"] == "0s"
+    assert http["middlewares"]["without-prefix"]["stripPrefix"]["prefixes"] == [PREFIX]
+    assert f"PathPrefix(`{PREFIX}/`)" in router["rule"]
