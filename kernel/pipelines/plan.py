@@ -15,7 +15,7 @@ import attrs
 from holdfast.kernel.pipelines.gather_plan import GatherPlan, gather_from
 from holdfast.kernel.pipelines.input_attributes import InputAttribute
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records.job import JobKind, remote_stage_definition
+from holdfast.ports.records.job import Job, JobKind, remote_stage_definition
 from holdfast.ports.records.limits import ConcurrencyPlan, OuterLevel, OverRate, RunRatePlan, WhenFull
 from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.structs import frozen
@@ -390,6 +390,14 @@ def plan_from_json(text: str) -> Plan:
 def stage_of(node: NodePlan) -> StagePlan:
     """Return the stage of a node."""
     return node.stage if isinstance(node, MapPlan) else node
+
+
+def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
+    """Return the retry policy of a job for errors that match this rule of its stage (None: no rule)."""
+    stage = stage_of(plan.node(job.node))
+    if job.kind is JobKind.CANCEL and stage.cancel:
+        return stage.cancel.retry
+    return stage.check.retry if job.kind is JobKind.POLL and stage.check else stage.policy(rule)
 
 
 _DEFAULT_STAGE: Final = StagePlan(name="")

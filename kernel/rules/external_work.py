@@ -14,11 +14,11 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.history import events
-from holdfast.kernel.pipelines.plan import stage_of
+from holdfast.kernel.pipelines.plan import policy_of, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.claims import wake_due_jobs
 from holdfast.kernel.rules.leases import job_hints
-from holdfast.kernel.rules.retries import fail_stage, policy_of, retry_wait
+from holdfast.kernel.rules.retries import fail_stage, retry_wait
 from holdfast.kernel.rules.settlement import Settlement, fail
 from holdfast.kernel.runs.builder import PollSchedule, rescheduled
 from holdfast.kernel.runs.external_work import POLLING_EXPIRED

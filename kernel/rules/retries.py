@@ -47,7 +47,7 @@ from zlib import crc32
 from holdfast.kernel.commands import Failure, StepFail
 from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import MESSAGE_MAX
-from holdfast.kernel.pipelines.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
+from holdfast.kernel.pipelines.plan import Enough, MapPlan, Plan, RetryPolicy, policy_of, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
@@ -386,14 +386,6 @@ def fail_stage(
     if failure.arguments is not None:
         error["arguments"] = failure.arguments
     draft.end(RunStatus.FAILED, cancels=plan.cancels, error=error)
-
-
-def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
-    """Return the retry policy of a job for errors that match this rule of its stage (None: no rule)."""
-    stage: StagePlan = stage_of(plan.node(job.node))
-    if job.kind is JobKind.CANCEL and stage.cancel:
-        return stage.cancel.retry
-    return stage.check.retry if job.kind is JobKind.POLL and stage.check else stage.policy(rule)
 
 
 def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:

@@ -1,4 +1,4 @@
-"""Rules for worker sessions, lost jobs of dead sessions, and leader leases."""
+"""Rules for worker sessions, and for lost jobs of dead sessions."""
 
 from collections.abc import Callable, Mapping
 from itertools import groupby
@@ -6,8 +6,6 @@ from typing import TypeAlias
 
 from holdfast.kernel.commands import (
     Failure,
-    LeaderAcquire,
-    LeaderAcquired,
     LeaseReapStale,
     LeasesReaped,
     SessionClose,
@@ -32,12 +30,12 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.transitions import SESSION_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, Delete, Insert, Update
+from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run
-from holdfast.ports.records.session import LeaderLease, Session, SessionState
+from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import ExpiredSessions, LostJobs
 from holdfast.ports.structs import evolve
@@ -73,7 +71,7 @@ def reads_of_renew(command: SessionRenew | SessionClose) -> Reads:
 
 def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> Decision[SessionRenewed]:
     """Extend the session's lease; never shorten it. Raises SessionLostError."""
-    session = _open_session(state, command.session)
+    session = open_session(state, command.session)
     expires_at = max(session.expires_at, now + command.lease)
     is_registered = max(session.is_registered, int(command.about is not None))
     renewed = evolve(session, expires_at=expires_at, is_registered=is_registered)
@@ -85,7 +83,7 @@ def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> De
 
 def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
     """Declare the session dead on its own request. Raises SessionLostError."""
-    session = _open_session(state, command.session)
+    session = open_session(state, command.session)
     return Decision(SessionRenewed(expires_at=now), _declared_dead(evolve(session, expires_at=now)))
 
 
@@ -182,24 +180,6 @@ def _is_orphan(state: State, job: Job) -> bool:
     return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
 
 
-def reads_of_acquire(command: LeaderAcquire) -> Reads:
-    """Lock the leader lease."""
-    return Reads(leader_leases=(command.name,), sessions=(command.session,))
-
-
-def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
-    """Give the leader lease to the session if it is free, expired, or its own already. Raises SessionLostError."""
-    _open_session(state, command.session)
-    leader_lease = state.tables.leaders.get(command.name)
-    if leader_lease is not None and leader_lease.expires_at > now and leader_lease.session != command.session:
-        return Decision(LeaderAcquired(taken=False, expires_at=leader_lease.expires_at))
-    until = now + command.lease
-    taken = LeaderLease(name=command.name, session=command.session, expires_at=until)
-    # A row that does not exist cannot be locked: of two sessions that add it, one conflicts and decides again.
-    change = Insert(taken) if leader_lease is None else Update(taken)
-    return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
-
-
 def _declared_dead(session: Session) -> tuple[Change, ...]:
     """Return the end of a session, and of its row in the worker registry."""
     dead = evolve(session, state=SESSION_TRANSITIONS.check(session.state, SessionState.DEAD), is_registered=0)
@@ -207,7 +187,8 @@ def _declared_dead(session: Session) -> tuple[Change, ...]:
     return Insert(dead), *gone
 
 
-def _open_session(state: State, session: str) -> Session:
+def open_session(state: State, session: str) -> Session:
+    """Return a session that is open. Raises SessionLostError."""
     known = state.tables.sessions.get(session)
     if known is None or known.state is not SessionState.OPEN:
         raise SessionLostError(session)

@@ -117,7 +117,7 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/sessions.py",
-                "    session = _open_session(state, command.session)\n    expires_at = max",
+                "    session = open_session(state, command.session)\n    expires_at = max",
                 "    session = evolve(state.tables.sessions[command.session], state=SessionState.OPEN)\n"
                 "    expires_at = max",
             ),
