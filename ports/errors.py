@@ -1077,6 +1077,26 @@ class TransactionEndedError(HoldfastError):
         )
 
 
+class InvalidTransactionError(HoldfastError):
+    """A transaction of the application can't take commands: none is open, or it has failed, or it is read-only."""
+
+    code = "invalid_transaction"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the connection's transaction can't be used: {why}")
+
+
+class WrongStoreError(HoldfastError):
+    """A connection of the application leads to another database than the store of the engine. Nothing was stored."""
+
+    code = "wrong_store"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the transaction is not one of the store: {why}; use a connection to the database that the engine opens"
+        )
+
+
 class CompensationError(HoldfastError):
     """A function's compensation is not possible without help. Its run is blocked until an operator has looked at it."""
 

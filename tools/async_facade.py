@@ -60,7 +60,7 @@ FACADES = (
         immediate=frozenset(
             {"audit", "handle", "runs", "dead_letters", "check_upgrade", "schedule", "schedules", "workers"}
         ),
-        omitted=frozenset({"acting_as", "in_namespace"}),
+        omitted=frozenset({"acting_as", "in_namespace", "within"}),
     ),
     Facade(
         source="hosts/client/sync_run_handle.py",
@@ -76,6 +76,14 @@ FACADES = (
         target="hosts/client/schedule_handle.py",
         name="ScheduleHandle",
         summary="The handle to one schedule, for async code. Each method calls `SyncScheduleHandle` in a thread.",
+        bodies=False,
+    ),
+    Facade(
+        source="hosts/client/sync_transactional_engine.py",
+        sync="SyncTransactionalEngine",
+        target="hosts/client/transactional_engine.py",
+        name="TransactionalEngine",
+        summary="The engine within a transaction of the application, for async code.",
         bodies=False,
     ),
     Facade(
@@ -317,13 +325,13 @@ def _result(method: ast.FunctionDef, found: str) -> str:
 
 
 def _async_words(text: str) -> str:
-    return re.sub(r"\bSync(Engine|RunHandle|ScheduleHandle)\b", r"\1", text).replace(
+    return re.sub(r"\bSync(Engine|TransactionalEngine|RunHandle|ScheduleHandle)\b", r"\1", text).replace(
         "for synchronous code", "for async code"
     )
 
 
 def _async_docstring(text: str) -> str:
-    text = _async_words(text)
+    text = _async_words(text).replace("`engine.sync.within(", "`engine.within(")
     text = re.sub(r"`(run\.\w+\([^`]*\))(\.\w+)`", r"`(await \1)\2`", text)
     text = re.sub(r"`(run\.\w+\([^`]*\))`", r"`await \1`", text)
     # An async method does not block the loop.

@@ -65,6 +65,8 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
+from holdfast.adapters.sql.application_connections import application_connection
+from holdfast.adapters.sql.application_transactions import SqlApplicationTransaction
 from holdfast.adapters.sql.database import ChangedError, Link
 from holdfast.adapters.sql.databases import kind_of, url_forms
 from holdfast.adapters.sql.errors import StatementStoppedError, TransientError
@@ -74,7 +76,8 @@ from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
 from holdfast.adapters.sql.transaction import SqlTransaction, statements_for
 from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
-from holdfast.ports.errors import ConflictError, ReadTimeoutError, UnavailableError
+from holdfast.ports.application_transactions import RunAsync
+from holdfast.ports.errors import ConflictError, InvalidTransactionError, ReadTimeoutError, UnavailableError
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.read_limits import read_limit
@@ -163,6 +166,7 @@ class SqlPersistence:
         self._statements = statements_for(self._database.dialect)
         self._answers = Answers(self._database)
         self._fast_path = self._database.fast_path(self._statements)
+        self._known_identity: str | None = None
 
     @property
     def file(self) -> Path | None:
@@ -227,6 +231,29 @@ class SqlPersistence:
             handle = handle_for(shared.connection, wanted)
             with closing(handle):
                 yield JoinedTransaction(handle, shared, new_transaction, lambda: self._was_committed(receipt))
+
+    def application_transaction(
+        self, connection: object, run_async: RunAsync | None = None, /
+    ) -> SqlApplicationTransaction:
+        """See `JoinsTransactions.application_transaction`."""
+        joining = self._database.joining
+        if joining is None:
+            raise InvalidTransactionError("transactions of this database can't be joined")
+        given = application_connection(connection, run_async)
+        return SqlApplicationTransaction(given, joining, self._statements, self._identity)
+
+    def _identity(self) -> str:
+        """Return the identity of the store, which is read once."""
+        if self._known_identity is None:
+            joining = self._database.joining
+            assert joining is not None
+
+            def attempt(patience: RetryBudget) -> str:
+                with self._database.reader(patience.left) as link:
+                    return str(link.query(joining.store_id_sql)[0][0])
+
+            self._known_identity = self._tried(attempt)
+        return self._known_identity
 
     def _was_committed(self, receipt: str) -> bool:
         def attempt(patience: RetryBudget) -> bool:

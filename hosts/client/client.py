@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any, Self, TypeVar, cast
 
@@ -12,10 +12,10 @@ from holdfast.hosts.client.replay_cache import ReplayCache
 from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.threads import starts
+from holdfast.hosts.execution.threads import start_in_thread, starts
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
-from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
@@ -23,10 +23,12 @@ from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, R
 from holdfast.kernel.commands.codec import command_json
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.actors import ACTOR, Actor
+from holdfast.ports.application_transactions import ApplicationTransaction
 from holdfast.ports.errors import CommandError, RunNotFoundError
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import TERMINAL, RunName
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import LatestRuns
 from holdfast.ports.structs import evolve
 from holdfast.ports.validation import check
 
@@ -47,6 +49,7 @@ class Client(Dispatcher):
         self._has_around = around_dispatch(core.interceptors) is not None
         self._actor: Actor | None = None
         self._request_id: str | None = None
+        self._transaction: ApplicationTransaction | None = None
 
     def acting_as(self, actor: Actor | None, /) -> Self:
         """Return this client for commands of an actor; unchanged for None. InvalidArgumentError."""
@@ -73,9 +76,42 @@ class Client(Dispatcher):
         client._starting = StartCommandBuilder(namespace, client.core.registry, client.stored)
         return client
 
+    def within(self, transaction: ApplicationTransaction, /) -> Self:
+        """Return this client for commands in a transaction of the application."""
+        client = copy(self)
+        client._transaction = transaction
+        return client
+
     @override
     def dispatch(self, command: Command[R]) -> R:
+        if self._transaction is not None:
+            return self._join(self._transaction, (command,))[0]
         return super().dispatch(self._signed(command))
+
+    @override
+    def dispatch_all(self, commands: Sequence[Command[R]]) -> list[R]:
+        if self._transaction is not None:
+            return self._join(self._transaction, commands) if commands else []
+        return super().dispatch_all(commands)
+
+    def _join(self, transaction: ApplicationTransaction, commands: Sequence[Command[R]]) -> list[R]:
+        """Carry out commands in a transaction, all or none. What follows from them is done after its commit."""
+        self.core.trust_clock(CLOCK_AGE_MAX)
+        kernel = self.core.kernel
+        if not transaction.excludes_writers:
+            # Else the first starts of a workflow would all wait for the end of the transaction that stores its plan.
+            for command in commands:
+                if isinstance(command, RunCreate):
+                    kernel.store_plan_of(command)
+        signed = [self._signed(command) for command in commands]
+        replies, committed = kernel.dispatch_joined(signed, transaction.join)
+
+        def follow_up() -> None:
+            committed()
+            self.follow_up(*replies)
+
+        transaction.after_commit(lambda: _begin(follow_up))
+        return replies
 
     @override
     def dispatch_many(self, commands: Sequence[Command[R]]) -> list[R | CommandError]:
@@ -146,7 +182,11 @@ class Client(Dispatcher):
     def _code_of(self, run_id: str) -> WorkflowDefinition[object] | None:
         core = self.core
         core.connect()
-        run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id)))
+        name = RunName(core.namespace, run_id)
+        if self._transaction is None:
+            run = core.stores.persistence.read(FindRun(name))
+        else:
+            run = next(iter(self._transaction.join(lambda tx: tx.find(LatestRuns((name,))))), None)
         if run is None:
             raise RunNotFoundError(run_id)
         return None if run.status in TERMINAL else core.registry.find_workflow(run.workflow, run.version)
@@ -159,6 +199,21 @@ class Client(Dispatcher):
         # The same start, or message, sent again with its key must be the same command, blob included.
         run = _digest(idempotency_key) if idempotency_key else core.stores.ids.new()
         return core.payloads.put(text, BlobOwner(namespace=core.namespace, run=run, stage=what, epoch=0))
+
+
+def _begin(follow_up: Callable[[], None]) -> None:
+    """Carry out what follows from a commit, in a thread: the caller may be an event loop, or the driver."""
+    try:
+        start_in_thread(lambda: _carry_out(follow_up))
+    except RuntimeError:  # the process ends
+        _log.debug("maintenance must complete a command: no thread could be started")
+
+
+def _carry_out(follow_up: Callable[[], None]) -> None:
+    try:
+        follow_up()
+    except Exception as error:  # noqa: BLE001  # the engine may be closed: the commands are committed all the same
+        _log.warning("maintenance must complete a command: %s", error)
 
 
 def _is_start(command: object) -> bool:

@@ -12,6 +12,9 @@ from holdfast.hosts.client.keys import Keys
 from holdfast.hosts.client.limits import Limits
 from holdfast.hosts.client.namespaces import Namespaces
 from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
+from holdfast.hosts.client.transactional_engine import TransactionalEngine
+from holdfast.hosts.client.transactions import application_transaction, into_running_loop
 from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.wiring.ai_settings import AiSettings
@@ -193,6 +196,23 @@ class Engine(EngineMethods):
         engine.core = engine._sync.core
         engine.client = engine._sync.client
         return engine
+
+    def within(self, connection: object, /) -> TransactionalEngine:
+        """Return this engine within a transaction that the application has open in the same database.
+
+        What is done through it takes place if, and only if, the transaction commits:
+        `await engine.within(session).start(ship(order.id))`.
+
+        Args:
+            connection: SQLAlchemy's `AsyncSession` or `AsyncConnection`, with any driver, or psycopg's
+                `AsyncConnection`.
+
+        Raises:
+            InvalidArgumentError: `connection` is none of these, or no event loop of asyncio is running.
+            InvalidTransactionError: The store is in memory.
+        """
+        transaction = application_transaction(self.core, connection, into_running_loop())
+        return TransactionalEngine(SyncTransactionalEngine(self.client, transaction))
 
     @property
     def sync(self) -> SyncEngine:

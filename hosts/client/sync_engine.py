@@ -32,8 +32,10 @@ from holdfast.hosts.client.schedules import (
 from holdfast.hosts.client.sync_keys import SyncKeys
 from holdfast.hosts.client.sync_limits import SyncLimits
 from holdfast.hosts.client.sync_namespaces import SyncNamespaces
-from holdfast.hosts.client.sync_run_handle import STAGE, SyncRunHandle, result_of_new
+from holdfast.hosts.client.sync_run_handle import STAGE, SyncRunHandle, handle_of_start, result_of_new
 from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
+from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
+from holdfast.hosts.client.transactions import application_transaction
 from holdfast.hosts.events.flusher import Flusher, FlushResult
 from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
@@ -65,11 +67,10 @@ from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
-from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.schedules import Schedule
-from holdfast.kernel.commands import RunCreated, StagesWoken, StageWake
+from holdfast.kernel.commands import StagesWoken, StageWake
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.events import EventSink
@@ -163,6 +164,23 @@ class SyncEngine:
         engine.declares_schedules = False
         return engine
 
+    def within(self, connection: object, /) -> SyncTransactionalEngine:
+        """Return this engine within a transaction that the application has open in the same database.
+
+        What is done through it takes place if, and only if, the transaction commits:
+        `engine.sync.within(session).start(ship(order.id))`.
+
+        Args:
+            connection: SQLAlchemy's `Session`, `scoped_session` or `Connection`; a connection of psycopg or of the
+                sqlite3 module; or Django's `connection`, in an `atomic` block.
+
+        Raises:
+            InvalidArgumentError: `connection` is none of these, or is for async code.
+            InvalidTransactionError: The store is in memory.
+            UnavailableError, SchemaError: The store can't be reached.
+        """
+        return SyncTransactionalEngine(self.client, application_transaction(self.core, connection, None))
+
     @property
     def limits(self) -> SyncLimits:
         """The limits and queues of the namespace, to be read and changed while the system runs."""
@@ -210,7 +228,7 @@ class SyncEngine:
         """Start a run. Also return whether it is certainly new."""
         command = self.client.create(call, options)
         created = self.client.dispatch(command)
-        handle = _handle_of(self.client, call, created)
+        handle = handle_of_start(self.client, call, created)
         # With a key the reply may be that of an earlier start.
         return handle, created.created and command.idempotency_key is None
 
@@ -237,7 +255,7 @@ class SyncEngine:
         wanted = list(calls)
         commands = self.client.create_all(wanted, options)
         created = self.client.dispatch_all(commands)
-        return [_handle_of(self.client, call, one) for call, one in zip(wanted, created, strict=True)]
+        return [handle_of_start(self.client, call, one) for call, one in zip(wanted, created, strict=True)]
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
         """Start a run, wait for its result and return it. A worker must be running.
@@ -698,15 +716,3 @@ class SyncEngine:
 
         for page in pages_of(read, _PAGE, wanted.after, wanted.limit, place_of):
             yield from read_infos(self.core, page)
-
-
-def _handle_of(client: Client, call: Call[R], created: RunCreated) -> SyncRunHandle[R]:
-    """Return the handle of a start: to its run, and to its part of the result if that is split."""
-    definition = call.definition
-    gather = definition.gather if isinstance(definition, Workflow) else None
-    part = None
-    if gather is not None and gather.split and created.first_item is not None:
-        part = (created.first_item, created.items or 0)
-    return SyncRunHandle(
-        client, created.run_id, definition.output_type, created.run, joined=created.joined, part=part
-    )

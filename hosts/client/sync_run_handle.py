@@ -54,6 +54,8 @@ from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.values import input_text, part_result_text, result_text
 from holdfast.hosts.inspection.why import WaitReason, why_of
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
@@ -61,6 +63,7 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunCancel,
+    RunCreated,
     RunPause,
     RunPaused,
     RunRemove,
@@ -878,3 +881,15 @@ def update_timeout_message(id: str, update: str, timeout: Duration | None) -> st
 def result_timeout_message(id: str, timeout: Duration | None) -> str:
     """Return the message of the TimeoutError of `result`."""
     return f"run {id!r} has not ended within {length_of(timeout)}; it continues"
+
+
+def handle_of_start(client: Client, call: Call[R], created: RunCreated) -> SyncRunHandle[R]:
+    """Return the handle of a start: to its run, and to its part of the result if that is split."""
+    definition = call.definition
+    gather = definition.gather if isinstance(definition, Workflow) else None
+    part = None
+    if gather is not None and gather.split and created.first_item is not None:
+        part = (created.first_item, created.items or 0)
+    return SyncRunHandle(
+        client, created.run_id, definition.output_type, created.run, joined=created.joined, part=part
+    )

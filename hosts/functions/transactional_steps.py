@@ -105,12 +105,13 @@ class Transaction:
         turn.begin()
         recorded = self.record(self._result(transaction.given, turn))
         turn.begin_commit()
-        answer = self.kernel.dispatch_joined(self.command(recorded), transaction.join)
+        (answer,), committed = self.kernel.dispatch_joined((self.command(recorded),), transaction.join)
         if answer.status != "fenced":
             try:
                 transaction.commit()
             except STORE_ERRORS as error:
                 return answer, error
+            committed()
         return answer, None
 
     def _result(self, connection: object, turn: "_CommitRace") -> object:

@@ -61,6 +61,7 @@ from holdfast.kernel.commands import (
     JobExecute,
     JobExecuted,
     JobsAdmitted,
+    RunCreate,
     RunsAdmitted,
     SessionRenew,
     admissions,
@@ -84,6 +85,7 @@ from holdfast.kernel.dispatch.unreadable_runs import (
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.kernel.rules.registry import RULES
+from holdfast.kernel.rules.run_creation import store_plan
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Clock, Ids, micros
@@ -217,46 +219,48 @@ class Kernel:
 
         CommandError: the first refusal. Then none of the commands has changed anything.
         """
+        replies, committed = self.dispatch_joined(commands, self.persistence.transact)
+        committed()
+        return replies
+
+    def dispatch_joined(
+        self, commands: Sequence[Command[R]], join: Callable[[Callable[[Transaction], Any]], Any], /
+    ) -> tuple[list[R], Callable[[], None]]:
+        """Carry out at most 500 commands, all or none, in a transaction that the caller commits or rolls back.
+
+        `join` runs a function with that transaction; if it raises, what it wrote is not committed. Returns the replies,
+        and a function to call after the commit, which sends the hints. Without it, workers find the work by polling.
+        CommandError: the first refusal. Errors of `join` propagate.
+        """
+        done: list[tuple[Sequence[Command[Any]], _Done]] = []
 
         def dispatch(batch: Sequence[Command[Any]]) -> list[Answer]:
             def work(tx: Transaction) -> _Done:
-                done = self._carry_out(tx, batch, self._state())
-                for answer in done[0]:
-                    if isinstance(answer, CommandError):
-                        raise answer
-                return done
+                carried_out = self._carry_out(tx, batch, self._state())
+                _raise_refusal(carried_out[0])
+                return carried_out
 
             try:
-                return self._committed(batch, self.persistence.transact(work))
+                done.append((batch, join(work)))
             except RefusedError as error:
                 raise StorageRefusedError(f"the store refused one of the commands: {error}") from None
+            return done[-1][1][0]
+
+        def committed() -> None:
+            for batch, carried_out in done:
+                self._committed(batch, carried_out)
 
         around = self._around
-        return cast("list[R]", dispatch(commands) if around is None else around(commands, dispatch))
+        answers = dispatch(commands) if around is None else around(commands, dispatch)
+        _raise_refusal(answers)  # an interceptor may have made it
+        return cast("list[R]", answers), committed
 
-    def dispatch_joined(
-        self, command: Command[R], join: Callable[[Callable[[Transaction], Any]], Any], /
-    ) -> R:
-        """Carry out a command in a transaction that the caller has open, as its last operation.
-
-        `join` runs a function with that transaction. The caller commits or rolls back. Nothing is retried and no hints
-        are sent; workers find the work by polling. CommandError as for `dispatch`, and whatever `join` raises.
-        """
-
-        def dispatch(commands: Sequence[Command[Any]]) -> list[Answer]:
-            if not commands:
-                return []
-            try:
-                answers, *_ = join(lambda tx: self._carry_out(tx, commands, self._state()))
-            except RefusedError as error:
-                return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
-            return cast("list[Answer]", answers)
-
-        around = self._around
-        (answer,) = dispatch((command,)) if around is None else around((command,), dispatch)
-        if isinstance(answer, CommandError):
-            raise answer
-        return cast("R", answer)
+    def store_plan_of(self, command: RunCreate, /) -> None:
+        """Store the plan of a workflow, so that no start has to, unless it is known to be stored."""
+        plan = self.workflows.get((command.workflow, command.version))
+        if plan is not None and plan.fingerprint not in self._stored_plans:
+            self.persistence.transact(lambda tx: tx.apply(store_plan(self._state(), plan)))
+            self._stored_plans |= {plan.fingerprint}
 
     def _dispatch_all(self, commands: Sequence[Command[Any]]) -> list[Answer]:
         answers: list[Answer] = []
@@ -477,6 +481,12 @@ class Kernel:
             return executor.execute(claimed.attempt)
         except CommandError as error:
             return error
+
+
+def _raise_refusal(answers: Iterable[Answer]) -> None:
+    for answer in answers:
+        if isinstance(answer, CommandError):
+            raise answer
 
 
 def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:

@@ -711,6 +711,9 @@ _index(
     where="kind = 'heartbeat'",
 )
 
+store: Final = Table("holdfast_store", metadata, _key("id"))
+"""One row: the identity of the store, by which a connection of the application is known to lead to it."""
+
 receipts: Final = Table("holdfast_commit_receipts", metadata, _key("id"), _number("at"))
 """One row for each writing transaction, to distinguish a lost answer from a lost commit.
 

@@ -9,7 +9,7 @@ from attrs import evolve
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from holdfast.adapters.sql.database import ChangedError, Link, Shared
+from holdfast.adapters.sql.database import ChangedError, Joining, Link, Shared
 from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sqlite.connection import SqliteDatabase
@@ -100,6 +100,7 @@ class ThirdDatabase:
 
     clock_sql: str | None = f"SELECT {CLOCK}"
     has_receipts: bool = True
+    joining: Joining | None = None
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
         self._inner = SqliteDatabase(path, busy_seconds=busy_seconds)

@@ -37,7 +37,7 @@ WARM: Final = RUNS // 5
 BATCH: Final = 500
 SOON: Final = timedelta(milliseconds=1)
 
-BLOCKS_A_RUN: Final = sized(0.5, 0.25)
+BLOCKS_A_RUN: Final = sized(50, 25) / 100
 """Anything kept for a run takes at least one block of Python's allocator. Caches that are still filled take 1,200."""
 GROWTH_MAX: Final = 16 * 1024 * 1024
 """The growth allowed for allocators and the database's own caches: some 600 bytes a run in the shorter form."""

@@ -1,5 +1,6 @@
 """Create the tables of 0.1.0, with their indexes."""
 
+import uuid
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -62,6 +63,7 @@ def upgrade() -> None:
     create_schedules()
     create_outbox()
     create_commit_receipts()
+    create_store()
 
 
 def create_runs() -> None:
@@ -701,3 +703,8 @@ def create_commit_receipts() -> None:
         number("at"),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def create_store() -> None:
+    store = op.create_table("holdfast_store", key("id"), sa.PrimaryKeyConstraint("id"))
+    op.bulk_insert(store, [{"id": uuid.uuid4().hex}])
