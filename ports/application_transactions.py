@@ -35,7 +35,7 @@ class ApplicationTransaction(Protocol):
         ...
 
     def after_commit(self, call: Callable[[], None], /) -> None:
-        """Call a function after the commit, if the connection tells of it. The function must not raise."""
+        """Call a function after the commit, if the connection reports its commits. The function must not raise."""
         ...
 
 

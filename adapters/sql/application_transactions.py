@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from holdfast.adapters.sql.application_connections import ApplicationConnection
-from holdfast.adapters.sql.database import NONE, Joining, Parameters, check_hits
+from holdfast.adapters.sql.application_connections import ApplicationConnection, Joining
+from holdfast.adapters.sql.database import NONE, Parameters, check_hits
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements

@@ -16,7 +16,7 @@ from holdfast.ports.read_limits import ReadLimit
 from holdfast.ports.transport import JobTransport
 
 if TYPE_CHECKING:
-    from holdfast.adapters.sql.application_connections import ApplicationConnection
+    from holdfast.adapters.sql.application_connections import Joining
     from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 
 R = TypeVar("R")
@@ -82,29 +82,6 @@ class Shared:
     """Whether the transaction is still open, according to the driver."""
 
 
-class Joining(Protocol):
-    """What a database needs in a transaction of the application, on a connection by any driver."""
-
-    vendor: str
-    """The name of the database, as SQLAlchemy and Django have it."""
-    excludes_writers: bool
-    """Whether an open transaction that has written excludes all others that write."""
-    store_id_sql: str
-    """The statement for the identity of the store that a connection leads to."""
-
-    def begin(self, connection: "ApplicationConnection", /) -> None:
-        """Make sure that a transaction is open. InvalidTransactionError if that is for the application to do."""
-        ...
-
-    def encoded(self, write: Write, rows: Sequence[Row], /) -> tuple[str, Parameters | Sequence[Row]]:
-        """Return the statement that writes rows, and its parameters, or the rows to run it for."""
-        ...
-
-    def translated(self, error: Exception, /) -> HoldfastError | None:
-        """Return the error that stands for one of a driver or of SQLAlchemy; None if it is another."""
-        ...
-
-
 class ChangedError(HoldfastError):
     """The basis of a transaction of a fast path is outdated or not sufficient: the work has to be repeated."""
 
@@ -135,7 +112,7 @@ class Database(Protocol):
     """The statement for the database's own time in microseconds; None if it runs on this machine."""
     has_receipts: bool
     """Whether transactions store receipts, because the answer to a commit can be lost."""
-    joining: Joining | None
+    joining: "Joining | None"
     """How to work in transactions of the application; None if that is not possible."""
 
     def fast_path(self, statements: "Statements", /) -> FastPath | None:

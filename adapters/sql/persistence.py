@@ -239,7 +239,7 @@ class SqlPersistence:
         joining = self._database.joining
         if joining is None:
             raise InvalidTransactionError("transactions of this database can't be joined")
-        given = application_connection(connection, run_async)
+        given = application_connection(connection, run_async, joining)
         return SqlApplicationTransaction(given, joining, self._statements, self._identity)
 
     def _identity(self) -> str:

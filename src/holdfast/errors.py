@@ -35,6 +35,7 @@ from holdfast.ports.errors import (
     InvalidMessageError,
     InvalidNamespaceError,
     InvalidOverrideError,
+    InvalidTransactionError,
     InvalidUrlError,
     InvalidValueError,
     LeaseLostError,
@@ -94,6 +95,7 @@ from holdfast.ports.errors import (
     UpdateRefusedError,
     UpdateRejectedError,
     WorkflowStalledError,
+    WrongStoreError,
 )
 
 __all__ = [
@@ -131,6 +133,7 @@ __all__ = [
     "InvalidMessageError",
     "InvalidNamespaceError",
     "InvalidOverrideError",
+    "InvalidTransactionError",
     "InvalidUrlError",
     "InvalidValueError",
     "LeaseLostError",
@@ -190,4 +193,5 @@ __all__ = [
     "UpdateRefusedError",
     "UpdateRejectedError",
     "WorkflowStalledError",
+    "WrongStoreError",
 ]

@@ -13,7 +13,8 @@ from psycopg import pq
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from holdfast.adapters.sql.database import NONE, Joining, Shared
+from holdfast.adapters.sql.application_connections import Joining
+from holdfast.adapters.sql.database import NONE, Shared
 from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool

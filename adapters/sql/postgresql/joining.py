@@ -1,22 +1,43 @@
 """PostgreSQL in transactions of the application, by any driver that SQLAlchemy or Django has for it."""
 
-from collections.abc import Sequence
-from typing import Final
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
+from sqlalchemy import ARRAY, BigInteger, Boolean, Text, TextClause, bindparam, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
 
-from holdfast.adapters.sql.application_connections import NOT_OPEN, ApplicationConnection
-from holdfast.adapters.sql.database import Parameters
+from holdfast.adapters.sql.application_connections import (
+    NOT_OPEN,
+    ApplicationConnection,
+    Executed,
+    TransactionState,
+    classes_of,
+)
+from holdfast.adapters.sql.database import NONE, Parameters
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.postgresql.errors import from_sqlstate
 from holdfast.adapters.sql.rows import Row
+from holdfast.ports.application_transactions import RunAsync
 from holdfast.ports.errors import HoldfastError, InvalidTransactionError
+
+if TYPE_CHECKING:
+    import psycopg
 
 _UNUSABLE: Final = {
     "25P01": NOT_OPEN,
     "25P02": "it has failed already: roll it back, or to a savepoint, first",
     "25006": "it is read-only",
+}
+_PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
+_TYPES: Final[Mapping[type, TypeEngine[Any]]] = {
+    str: Text(),
+    int: BigInteger(),
+    bool: Boolean(),
+    list: ARRAY(Text()),
 }
 
 
@@ -28,8 +49,41 @@ class PostgresJoining:
     excludes_writers: bool = False
     store_id_sql: str = "SELECT id || ' in database ' || current_database() FROM holdfast_store"
 
+    def driver_connection(self, given: object, run_async: RunAsync | None, /) -> ApplicationConnection | None:
+        """See `Joining.driver_connection`: psycopg, and psycopg2 for Django."""
+        if run_async is not None:
+            is_known = self.is_async(given)
+            return _Async(cast("psycopg.AsyncConnection[Any]", given), run_async) if is_known else None
+        if isinstance(given, classes_of("psycopg", "Connection")):
+            from psycopg import Cursor
+            from psycopg.rows import tuple_row
+
+            # Not `connection.cursor()`: its classes of cursors and rows are the application's.
+            connection = cast("psycopg.Connection[Any]", given)
+            return _Sync(lambda: Cursor(connection, row_factory=tuple_row))
+        if isinstance(given, classes_of("psycopg2.extensions", "connection")):
+            (cursor,) = classes_of("psycopg2.extensions", "cursor")
+            return _Sync(lambda: cast("Any", given).cursor(cursor_factory=cursor))
+        return None
+
+    def is_async(self, given: object, /) -> bool:
+        """See `Joining.is_async`."""
+        return isinstance(given, classes_of("psycopg", "AsyncConnection"))
+
+    def statement(self, sql: str, parameters: Parameters | Sequence[Row], /) -> tuple[str | TextClause, Any]:
+        """See `Joining.statement`."""
+        given = cast("Parameters", parameters)
+        used = dict.fromkeys(_PARAMETER.findall(sql))
+        types = tuple((name, type(given[name])) for name in used if given[name] is not None)
+        return _typed(sql, types), {name: given[name] for name in used}
+
+    def state_of(self, driver_connection: object, /) -> TransactionState:
+        """See `Joining.state_of`. In autocommit, PostgreSQL refuses the savepoint."""
+        del driver_connection
+        return "implicit"
+
     def begin(self, connection: ApplicationConnection, /) -> None:
-        """See `Joining.begin`. Without a transaction, PostgreSQL refuses the savepoint."""
+        """See `Joining.begin`."""
         if connection.transaction() == "none":
             raise InvalidTransactionError(NOT_OPEN)
 
@@ -48,3 +102,65 @@ class PostgresJoining:
         if sqlstate is not None:
             return from_sqlstate(sqlstate, f"{type(cause).__name__}: {cause}")
         return None
+
+
+@lru_cache(maxsize=256)
+def _typed(sql: str, types: tuple[tuple[str, type], ...]) -> TextClause:
+    """Return a statement in psycopg's form as one with typed parameters: drivers differ in what they infer."""
+    clause = text(_PARAMETER.sub(r":\1", sql).replace("%%", "%"))
+    return clause.bindparams(*(bindparam(name, type_=_TYPES[kind]) for name, kind in types))
+
+
+class _Sync:
+    """A connection of psycopg, or one of psycopg2 that Django lends."""
+
+    vendor = "postgresql"
+
+    def __init__(self, cursor: Callable[[], Any]) -> None:
+        self._cursor = cursor
+
+    def flush(self) -> None:
+        pass
+
+    def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
+        with self._cursor() as cursor:
+            cursor.execute(sql, parameters or None)
+            rows = [] if cursor.description is None else cursor.fetchall()
+            return rows, cursor.rowcount
+
+    def transaction(self) -> TransactionState:
+        return "implicit"
+
+    def after_commit(self, call: Callable[[], None], /) -> None:
+        pass
+
+
+class _Async:
+    """psycopg's `AsyncConnection`."""
+
+    vendor = "postgresql"
+
+    def __init__(self, connection: "psycopg.AsyncConnection[Any]", run_async: RunAsync) -> None:
+        self._connection = connection
+        self._run_async = run_async
+
+    def flush(self) -> None:
+        pass
+
+    def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
+        from psycopg import AsyncCursor
+        from psycopg.rows import tuple_row
+
+        async def execute() -> Executed:
+            async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+                await cursor.execute(cast("Any", sql), cast("Any", parameters or None))
+                rows = [] if cursor.description is None else await cursor.fetchall()
+                return rows, cursor.rowcount
+
+        return cast("Executed", self._run_async(execute))
+
+    def transaction(self) -> TransactionState:
+        return "implicit"
+
+    def after_commit(self, call: Callable[[], None], /) -> None:
+        pass

@@ -21,7 +21,8 @@ from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
 from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
-from holdfast.adapters.sql.database import NONE, Joining, Parameters, Shared, check_hits
+from holdfast.adapters.sql.application_connections import Joining
+from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool

@@ -1,16 +1,24 @@
 """SQLite in transactions of the application, by any driver that SQLAlchemy or Django has for it."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import attrs
+from sqlalchemy import TextClause
 from sqlalchemy.exc import DBAPIError
 
-from holdfast.adapters.sql.application_connections import NOT_OPEN, ApplicationConnection
-from holdfast.adapters.sql.database import Parameters
+from holdfast.adapters.sql.application_connections import (
+    NOT_OPEN,
+    ApplicationConnection,
+    Executed,
+    TransactionState,
+)
+from holdfast.adapters.sql.database import NONE, Parameters
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sqlite.errors import from_sqlite
+from holdfast.ports.application_transactions import RunAsync
 from holdfast.ports.errors import HoldfastError, InvalidTransactionError
 
 
@@ -24,6 +32,27 @@ class SqliteJoining:
         "SELECT id || ' in ' || (SELECT file FROM pragma_database_list WHERE name = 'main')"
         " FROM holdfast_store"
     )
+
+    def driver_connection(self, given: object, run_async: RunAsync | None, /) -> ApplicationConnection | None:
+        """See `Joining.driver_connection`: the sqlite3 module."""
+        is_known = run_async is None and isinstance(given, sqlite3.Connection)
+        return _Sync(cast("sqlite3.Connection", given)) if is_known else None
+
+    def is_async(self, given: object, /) -> bool:
+        """See `Joining.is_async`."""
+        del given
+        return False
+
+    def statement(self, sql: str, parameters: Parameters | Sequence[Row], /) -> tuple[str | TextClause, Any]:
+        """See `Joining.statement`."""
+        return sql, list(parameters) if isinstance(parameters, Sequence) else dict(parameters)
+
+    def state_of(self, driver_connection: object, /) -> TransactionState:
+        """See `Joining.state_of`."""
+        connection = cast("sqlite3.Connection", driver_connection)  # or one with its attributes
+        if connection.in_transaction:
+            return "open"
+        return "none" if connection.isolation_level is None else "implicit"
 
     def begin(self, connection: ApplicationConnection, /) -> None:
         """See `Joining.begin`. A savepoint outside a transaction would be one, and its release a commit."""
@@ -46,5 +75,31 @@ class SqliteJoining:
     def translated(self, error: Exception, /) -> HoldfastError | None:
         """See `Joining.translated`."""
         cause = error.orig if isinstance(error, DBAPIError) else error
-        is_drivers = isinstance(cause, sqlite3.Error | OverflowError | UnicodeError)
-        return from_sqlite(cause) if is_drivers else None
+        return from_sqlite(cause) if isinstance(cause, sqlite3.Error | OverflowError | UnicodeError) else None
+
+
+class _Sync:
+    """A connection of the sqlite3 module."""
+
+    vendor = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def flush(self) -> None:
+        pass
+
+    def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
+        # Not `connection.execute()`: its classes of cursors and rows are the application's.
+        cursor = self._connection.cursor(sqlite3.Cursor)
+        cursor.row_factory = None
+        if isinstance(parameters, Sequence):
+            return [], cursor.executemany(sql, parameters).rowcount
+        rows = cursor.execute(sql, parameters).fetchall()
+        return rows, cursor.rowcount
+
+    def transaction(self) -> TransactionState:
+        return SqliteJoining().state_of(self._connection)
+
+    def after_commit(self, call: Callable[[], None], /) -> None:
+        pass

@@ -9,7 +9,8 @@ from attrs import evolve
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from holdfast.adapters.sql.database import ChangedError, Joining, Link, Shared
+from holdfast.adapters.sql.application_connections import Joining
+from holdfast.adapters.sql.database import ChangedError, Link, Shared
 from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sqlite.connection import SqliteDatabase

@@ -2,17 +2,14 @@
 
 import asyncio
 import contextlib
+import importlib
 import inspect
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import django
 import psycopg
-from django.conf import settings
-from django.db import connections as django_connections
-from django.db import transaction as django_transaction
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
@@ -167,9 +164,12 @@ async def _connected(engine: AsyncEngine) -> AsyncConnection:
 
 @contextlib.contextmanager
 def _django(url: str) -> Iterator[Given]:
+    settings: Any = importlib.import_module("django.conf").settings  # Django has no types
     if not settings.configured:
         settings.configure(DATABASES={}, USE_TZ=True)
-        django.setup()
+        importlib.import_module("django").setup()
+    django_connections: Any = importlib.import_module("django.db").connections
+    django_transaction: Any = importlib.import_module("django.db.transaction")
     parts = make_url(url)
     alias = f"app_{next(_aliases)}"
     backend = "sqlite3" if url.startswith("sqlite") else "postgresql"

@@ -17,13 +17,14 @@ from sqlalchemy import create_engine, event, insert, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
+from holdfast import Every
 from holdfast.adapters.sql.application_transactions import CONFLICTS_MAX
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_transactional_engine import STARTS_MAX
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
-from holdfast.kernel.authoring.schedules import Every, Schedule
+from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.ports.errors import (
     ConflictError,
     HoldfastError,

@@ -161,6 +161,7 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         """,
         ),
         ("holdfast_commit_receipts", "at id"),
+        ("holdfast_store", "id"),
         ("holdfast_concurrency_limits", "name namespace"),
         ("holdfast_fair_keys", "key line namespace next_turn updated_at weight"),
         ("holdfast_gatherings", "name namespace run"),
@@ -226,6 +227,6 @@ def test_tables() -> None:
         holdfast_credentials
         holdfast_fair_keys holdfast_gatherings holdfast_history holdfast_idempotency_replies holdfast_jobs
         holdfast_leaders holdfast_limits holdfast_map_items holdfast_namespaces holdfast_outbox holdfast_plans
-        holdfast_rate_limits holdfast_runs holdfast_schedules holdfast_sessions holdfast_sinks
+        holdfast_rate_limits holdfast_runs holdfast_schedules holdfast_sessions holdfast_sinks holdfast_store
         holdfast_worker_registry holdfast_workflows
     """)
