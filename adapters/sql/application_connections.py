@@ -25,6 +25,8 @@ TransactionState: TypeAlias = Literal["open", "implicit", "none"]
 """`implicit`: the driver begins a transaction with the next statement that needs one."""
 Executed: TypeAlias = tuple[list[Row], int]
 """The rows of a statement, and how many it returned or affected."""
+Execute: TypeAlias = Callable[[str, Parameters | Sequence[Row]], Executed]
+"""Runs a statement, for each of several rows if these are given."""
 
 NOT_OPEN: Final = "no transaction is open: begin one, and do not use autocommit"
 _ACCEPTED: Final = (
@@ -100,8 +102,8 @@ class Joining(Protocol):
         """Make sure that a transaction is open. InvalidTransactionError if that is for the application to do."""
         ...
 
-    def encoded(self, write: Write, rows: Sequence[Row], /) -> tuple[str, Parameters | Sequence[Row]]:
-        """Return the statement that writes rows, and its parameters, or the rows to run it for."""
+    def write(self, execute: Execute, writes: Sequence[tuple[Write, Sequence[Row]]], /) -> list[Row]:
+        """Write rows, and return those of `store_id_sql`."""
         ...
 
     def translated(self, error: Exception, /) -> HoldfastError | None:
@@ -113,7 +115,9 @@ def application_connection(
     given: object, run_async: RunAsync | None, joining: Joining
 ) -> ApplicationConnection:
     """Return what runs statements on a connection or session. InvalidArgumentError if it is of no known class."""
-    is_async = joining.is_async(given) or isinstance(given, _async_classes())
+    is_async = joining.is_async(given) or is_of(
+        given, "sqlalchemy.ext.asyncio", "AsyncConnection", "AsyncSession", "async_scoped_session"
+    )
     if is_async and run_async is None:
         raise InvalidArgumentError(
             "connection", f"within: a {type(given).__name__} is for async code: use `engine.within(...)`"
@@ -132,27 +136,23 @@ def application_connection(
     return found
 
 
-def classes_of(module: str, *names: str) -> tuple[type, ...]:
-    """Return classes of a module that is imported already; none if it is not."""
+def is_of(given: object, module: str, *classes: str) -> bool:
+    """Whether an object is of one of these classes. A module that is not imported has made none."""
     found = sys.modules.get(module)
-    return () if found is None else tuple(getattr(found, name) for name in names)
-
-
-def _async_classes() -> tuple[type, ...]:
-    return classes_of("sqlalchemy.ext.asyncio", "AsyncConnection", "AsyncSession", "async_scoped_session")
+    return found is not None and isinstance(given, tuple(getattr(found, name) for name in classes))
 
 
 def _async(given: Any, joining: Joining, run_async: RunAsync) -> ApplicationConnection:
-    if isinstance(given, classes_of("sqlalchemy.ext.asyncio", "async_scoped_session")):
-        given = cast("Any", given)()
+    if is_of(given, "sqlalchemy.ext.asyncio", "async_scoped_session"):
+        given = given()
     return _AsyncSqlAlchemy(given, joining, run_async)
 
 
 def _sync(given: Any, joining: Joining) -> ApplicationConnection | None:
-    if isinstance(given, classes_of("sqlalchemy.orm", "scoped_session")):
-        given = cast("Any", given)()
-    if isinstance(given, (Connection, *classes_of("sqlalchemy.orm", "Session"))):
-        return _SqlAlchemy(cast("Connection | Session", given), joining)
+    if is_of(given, "sqlalchemy.orm", "scoped_session"):
+        given = given()
+    if isinstance(given, Connection) or is_of(given, "sqlalchemy.orm", "Session"):
+        return _SqlAlchemy(given, joining)
     if "django.db" in sys.modules and hasattr(given, "in_atomic_block"):
         given.ensure_connection()
         inner = joining.driver_connection(given.connection, None)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from holdfast.adapters.sql.application_connections import ApplicationConnection, Joining
-from holdfast.adapters.sql.database import NONE, Parameters, check_hits
+from holdfast.adapters.sql.application_connections import ApplicationConnection, Executed, Joining
+from holdfast.adapters.sql.database import NONE, Parameters
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
@@ -15,7 +15,11 @@ from holdfast.ports.persistence import Transaction
 R = TypeVar("R")
 
 CONFLICTS_MAX: Final = 10
-"""How often work runs again in one transaction after a conflict."""
+"""How often work runs in one transaction, if each time there is a conflict."""
+
+_SAVE: Final = "SAVEPOINT holdfast"
+_UNDO: Final = "ROLLBACK TO SAVEPOINT holdfast"
+_RELEASE: Final = "RELEASE SAVEPOINT holdfast"
 
 
 class SqlApplicationTransaction:
@@ -36,7 +40,6 @@ class SqlApplicationTransaction:
         self._joining = joining
         self._statements = statements
         self._store_id = store_id
-        self._link = _Link(connection, joining)
 
     @property
     def excludes_writers(self) -> bool:
@@ -50,17 +53,21 @@ class SqlApplicationTransaction:
             raise WrongStoreError(
                 f"the connection is to {self._connection.vendor}, and the store is in {self._joining.vendor}"
             )
+        link = _Link(self._connection, self._joining, self._store_id())
         self._joining.begin(self._connection)
         for tried in range(1, CONFLICTS_MAX + 1):
-            self._link.query(_SAVE)
+            link.execute(_SAVE)
             try:
-                result = self._attempt(work)
+                result = self._attempt(work, link)
             except BaseException as error:
-                self._undo()
+                # If that fails too, the connection is lost, or the transaction ended: then nothing of ours stays.
+                with suppress(HoldfastError):
+                    link.execute(_UNDO)
+                    link.execute(_RELEASE)
                 if not isinstance(error, ConflictError) or tried == CONFLICTS_MAX:
                     raise
             else:
-                self._link.query(_RELEASE)
+                link.execute(_RELEASE)
                 return result
         raise AssertionError
 
@@ -68,45 +75,32 @@ class SqlApplicationTransaction:
         """See `ApplicationTransaction.after_commit`."""
         self._connection.after_commit(call)
 
-    def _attempt(self, work: Callable[[Transaction], R]) -> R:
-        self._check_store()
-        transaction = SqlTransaction(self._link, self._statements, None)
-        result = work(transaction)
-        transaction.end()
-        return result
-
-    def _check_store(self) -> None:
-        ours = self._store_id()
+    def _attempt(self, work: Callable[[Transaction], R], link: "_Link") -> R:
+        transaction = SqlTransaction(link, self._statements, None)
         try:
-            ((theirs,),) = self._link.query(self._joining.store_id_sql)
+            result = work(transaction)
+            transaction.end()
         except SchemaError as error:
             raise WrongStoreError(
                 f"the connection is to a database, or a schema, without the tables of Holdfast ({error})"
             ) from error
-        if theirs != ours:
-            raise WrongStoreError(f"the connection is to {theirs!r}, and the store is {ours!r}")
-
-    def _undo(self) -> None:
-        # If that fails too, the connection is lost or the application has ended its transaction: nothing of ours stays.
-        with suppress(HoldfastError):
-            self._link.query(_UNDO)
-            self._link.query(_RELEASE)
-
-
-_SAVE: Final = "SAVEPOINT holdfast"
-_UNDO: Final = "ROLLBACK TO SAVEPOINT holdfast"
-_RELEASE: Final = "RELEASE SAVEPOINT holdfast"
+        return result
 
 
 class _Link:
-    """See `Link`. The application began the transaction, and commits it: there is nothing to do for either here."""
+    """See `Link`. The application began the transaction, and commits it: there is nothing to do for either here.
+
+    The connection may lead to another store, so its identity is read before the first row, or with the first write.
+    """
 
     probes = False
     began = True
 
-    def __init__(self, connection: ApplicationConnection, joining: Joining) -> None:
+    def __init__(self, connection: ApplicationConnection, joining: Joining, store_id: str) -> None:
         self._connection = connection
         self._joining = joining
+        self._store_id = store_id
+        self._is_checked = False
 
     def begin(self) -> None:
         """See `Link.begin`."""
@@ -120,7 +114,9 @@ class _Link:
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """See `Link.query`."""
         del keyed
-        return self._execute(sql, parameters)[0]
+        if not self._is_checked:
+            self._check(self.execute(self._joining.store_id_sql)[0])
+        return self.execute(sql, parameters)[0]
 
     def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
         """See `Link.queries`."""
@@ -131,11 +127,10 @@ class _Link:
     ) -> None:
         """See `Link.write`."""
         del receipt, is_sure
-        for write, rows in writes:
-            _, hits = self._execute(*self._joining.encoded(write, rows))
-            check_hits(write, rows, hits)
+        self._check(self._joining.write(self.execute, writes))
 
-    def _execute(self, sql: str, parameters: Parameters | Sequence[Row]) -> tuple[list[Row], int]:
+    def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE) -> Executed:
+        """Run a statement, for each of several rows if these are given."""
         try:
             return self._connection.execute(sql, parameters)
         except Exception as error:
@@ -143,3 +138,10 @@ class _Link:
             if translated is None:
                 raise
             raise translated from error
+
+    def _check(self, found: Sequence[Row]) -> None:
+        """Raise WrongStoreError if the identity that was found is not that of the store."""
+        ((store_id,),) = found
+        if store_id != self._store_id:
+            raise WrongStoreError(f"the connection is to {store_id!r}, and the store is {self._store_id!r}")
+        self._is_checked = True

@@ -18,6 +18,7 @@ from tests.benchmarks import (
     gathering_workloads,
     replays,
     schedule_workloads,
+    transaction_workloads,
     workloads,
 )
 from tests.benchmarks.figures import Case, Figure, table, take
@@ -195,6 +196,13 @@ def cases(sizes: Sizes) -> list[Case]:
             unit="runs/s",
             measure=lambda site: gathering_workloads.gather(site, sizes.batches),
             floor=lambda site: floors.create_singly(site, sizes.singly, 1),
+            repeats=many,
+        ),
+        Case(
+            name="start_within",
+            unit="runs/s",
+            measure=lambda site: transaction_workloads.start_within(site, sizes.singly),
+            floor=lambda site: transaction_workloads.start_after(site, sizes.singly),
             repeats=many,
         ),
     ]

@@ -1,6 +1,7 @@
 """PostgreSQL in transactions of the application, by any driver that SQLAlchemy or Django has for it."""
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,11 +14,12 @@ from sqlalchemy.types import TypeEngine
 from holdfast.adapters.sql.application_connections import (
     NOT_OPEN,
     ApplicationConnection,
+    Execute,
     Executed,
     TransactionState,
-    classes_of,
+    is_of,
 )
-from holdfast.adapters.sql.database import NONE, Parameters
+from holdfast.adapters.sql.database import NONE, Parameters, check_hits
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.postgresql.errors import from_sqlstate
 from holdfast.adapters.sql.rows import Row
@@ -33,6 +35,7 @@ _UNUSABLE: Final = {
     "25006": "it is read-only",
 }
 _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
+_TABLE: Final = re.compile(r"holdfast_[a-z_]+")
 _TYPES: Final[Mapping[type, TypeEngine[Any]]] = {
     str: Text(),
     int: BigInteger(),
@@ -54,28 +57,29 @@ class PostgresJoining:
         if run_async is not None:
             is_known = self.is_async(given)
             return _Async(cast("psycopg.AsyncConnection[Any]", given), run_async) if is_known else None
-        if isinstance(given, classes_of("psycopg", "Connection")):
+        if is_of(given, "psycopg", "Connection"):
             from psycopg import Cursor
             from psycopg.rows import tuple_row
 
             # Not `connection.cursor()`: its classes of cursors and rows are the application's.
             connection = cast("psycopg.Connection[Any]", given)
             return _Sync(lambda: Cursor(connection, row_factory=tuple_row))
-        if isinstance(given, classes_of("psycopg2.extensions", "connection")):
-            (cursor,) = classes_of("psycopg2.extensions", "cursor")
-            return _Sync(lambda: cast("Any", given).cursor(cursor_factory=cursor))
+        if is_of(given, "psycopg2.extensions", "connection"):
+            cursor_class = sys.modules["psycopg2.extensions"].cursor
+            return _Sync(lambda: cast("Any", given).cursor(cursor_factory=cursor_class))
         return None
 
     def is_async(self, given: object, /) -> bool:
         """See `Joining.is_async`."""
-        return isinstance(given, classes_of("psycopg", "AsyncConnection"))
+        return is_of(given, "psycopg", "AsyncConnection")
 
     def statement(self, sql: str, parameters: Parameters | Sequence[Row], /) -> tuple[str | TextClause, Any]:
         """See `Joining.statement`."""
         given = cast("Parameters", parameters)
-        used = dict.fromkeys(_PARAMETER.findall(sql))
-        types = tuple((name, type(given[name])) for name in used if given[name] is not None)
-        return _typed(sql, types), {name: given[name] for name in used}
+        names: list[str] = _PARAMETER.findall(sql)
+        used: dict[str, object] = {name: given[name] for name in names}
+        types = tuple((name, type(value)) for name, value in used.items() if value is not None)
+        return _typed(sql, types), used
 
     def state_of(self, driver_connection: object, /) -> TransactionState:
         """See `Joining.state_of`. In autocommit, PostgreSQL refuses the savepoint."""
@@ -87,9 +91,14 @@ class PostgresJoining:
         if connection.transaction() == "none":
             raise InvalidTransactionError(NOT_OPEN)
 
-    def encoded(self, write: Write, rows: Sequence[Row], /) -> tuple[str, Parameters | Sequence[Row]]:
-        """See `Joining.encoded`."""
-        return write.encoded(rows)
+    def write(self, execute: Execute, writes: Sequence[tuple[Write, Sequence[Row]]], /) -> list[Row]:
+        """See `Joining.write`. Inserts that depend on no other rows are one statement, and one round trip."""
+        if _are_independent(tuple(write.sql for write, _ in writes)):
+            return execute(*_together(writes, self.store_id_sql))[0]
+        for write, rows in writes:
+            _, hits = execute(*write.encoded(rows))
+            check_hits(write, rows, hits)
+        return execute(self.store_id_sql, NONE)[0]
 
     def translated(self, error: Exception, /) -> HoldfastError | None:
         """See `Joining.translated`."""
@@ -102,6 +111,29 @@ class PostgresJoining:
         if sqlstate is not None:
             return from_sqlstate(sqlstate, f"{type(cause).__name__}: {cause}")
         return None
+
+
+@lru_cache(maxsize=256)
+def _are_independent(statements: Sequence[str]) -> bool:
+    """Whether these are inserts into different tables that read no table."""
+    names = [_TABLE.findall(sql) for sql in statements]
+    return (
+        all(sql.startswith("INSERT ") for sql in statements)
+        and all(len(set(of_one)) == 1 for of_one in names)
+        and len({of_one[0] for of_one in names}) == len(names)
+    )
+
+
+def _together(writes: Sequence[tuple[Write, Sequence[Row]]], then: str) -> tuple[str, Parameters]:
+    """Return one statement that writes all rows and returns those of a query, and its parameters."""
+    parts: list[str] = []
+    parameters: dict[str, object] = {}
+    for place, (write, rows) in enumerate(writes):
+        sql, given = write.encoded(rows)
+        renamed = _PARAMETER.sub(rf"%(\1_{place})s", sql)
+        parts.append(f"written_{place} AS ({renamed})")
+        parameters |= {f"{name}_{place}": value for name, value in given.items()}
+    return f"WITH {', '.join(parts)} {then}", parameters
 
 
 @lru_cache(maxsize=256)
@@ -125,7 +157,7 @@ class _Sync:
     def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
         with self._cursor() as cursor:
             cursor.execute(sql, parameters or None)
-            rows = [] if cursor.description is None else cursor.fetchall()
+            rows: list[Row] = [] if cursor.description is None else cursor.fetchall()
             return rows, cursor.rowcount
 
     def transaction(self) -> TransactionState:

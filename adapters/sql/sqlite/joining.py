@@ -11,10 +11,11 @@ from sqlalchemy.exc import DBAPIError
 from holdfast.adapters.sql.application_connections import (
     NOT_OPEN,
     ApplicationConnection,
+    Execute,
     Executed,
     TransactionState,
 )
-from holdfast.adapters.sql.database import NONE, Parameters
+from holdfast.adapters.sql.database import NONE, Parameters, check_hits
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sqlite.errors import from_sqlite
@@ -68,9 +69,12 @@ class SqliteJoining:
                     raise
                 raise translated from error
 
-    def encoded(self, write: Write, rows: Sequence[Row], /) -> tuple[str, Parameters | Sequence[Row]]:
-        """See `Joining.encoded`."""
-        return write.sql, rows
+    def write(self, execute: Execute, writes: Sequence[tuple[Write, Sequence[Row]]], /) -> list[Row]:
+        """See `Joining.write`."""
+        for write, rows in writes:
+            _, hits = execute(write.sql, rows)
+            check_hits(write, rows, hits)
+        return execute(self.store_id_sql, NONE)[0]
 
     def translated(self, error: Exception, /) -> HoldfastError | None:
         """See `Joining.translated`."""

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 import psycopg
@@ -55,7 +55,7 @@ class Given:
             has_rows = isinstance(found, list) or found.description is not None
         if not has_rows:
             return []
-        rows = found if isinstance(found, list) else self._run(found.fetchall)
+        rows: Iterable[Iterable[Any]] = found if isinstance(found, list) else self._run(found.fetchall)
         return [tuple(row) for row in rows]
 
     def commit(self) -> None:
@@ -92,7 +92,7 @@ class _Blocking:
 
 
 @contextlib.contextmanager
-def opened(kind: str, url: str) -> Iterator[Given]:
+def opened(kind: str, url: str) -> Generator[Given]:
     """Open a connection of a kind to the database of a store, with a transaction for it."""
     with (
         _async(kind, url)
@@ -112,7 +112,7 @@ def _engine_url(url: str, driver: str) -> str:
 
 
 @contextlib.contextmanager
-def _sync(kind: str, url: str) -> Iterator[Given]:
+def _sync(kind: str, url: str) -> Generator[Given]:
     if kind == "driver":
         with contextlib.closing(_driver(url)) as plain:
             yield Given(plain, plain.execute, plain.commit, plain.rollback)
@@ -139,10 +139,10 @@ def _driver(url: str) -> Any:
 
 
 @contextlib.contextmanager
-def _async(kind: str, url: str) -> Iterator[Given]:
+def _async(kind: str, url: str) -> Generator[Given]:
     with asyncio.Runner() as loop:
         if kind == "psycopg AsyncConnection":
-            plain = loop.run(psycopg.AsyncConnection.connect(url))
+            plain: Any = loop.run(psycopg.AsyncConnection.connect(url))
             try:
                 yield Given(plain, plain.execute, plain.commit, plain.rollback, loop)
             finally:
@@ -163,7 +163,7 @@ async def _connected(engine: AsyncEngine) -> AsyncConnection:
 
 
 @contextlib.contextmanager
-def _django(url: str) -> Iterator[Given]:
+def _django(url: str) -> Generator[Given]:
     settings: Any = importlib.import_module("django.conf").settings  # Django has no types
     if not settings.configured:
         settings.configure(DATABASES={}, USE_TZ=True)
