@@ -60,7 +60,7 @@ FACADES = (
         immediate=frozenset(
             {"audit", "handle", "runs", "dead_letters", "check_upgrade", "schedule", "schedules", "workers"}
         ),
-        omitted=frozenset({"acting_as", "in_namespace", "within"}),
+        omitted=frozenset({"acting_as", "in_namespace", "submit_update_with_start", "within"}),
     ),
     Facade(
         source="hosts/client/sync_run_handle.py",

@@ -9,6 +9,7 @@ from typing import Unpack
 import anyio
 from typing_extensions import TypeVar
 
+from holdfast.hosts.client.queries import UpdateReplyReader
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import (
     SyncRunHandle,
@@ -19,6 +20,7 @@ from holdfast.hosts.client.sync_run_handle import (
 from holdfast.hosts.execution.event_loops import resolved
 from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions
+from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.queries import UpdateCall
@@ -72,19 +74,39 @@ async def update(
     actor: Actor | None = None,
 ) -> T:
     """Store an update in a thread, and wait for its reply without one."""
-    seconds = seconds_of(timeout, "update")
+    seconds_of(timeout, "update")  # an invalid timeout is refused before anything is stored
     reply = await in_thread(lambda: handle.submit_update(call, idempotency_key=idempotency_key, actor=actor))
+    return call.decoded(await _reply_text(handle.core, reply, timeout))
+
+
+async def update_with_start(
+    engine: SyncEngine,
+    call: Call[object],
+    update: UpdateCall[T],
+    /,
+    *,
+    timeout: Duration | None = None,
+    **options: Unpack[StartOptions],
+) -> T:
+    """Start a run and store an update in a thread, and wait for the reply without one."""
+    seconds_of(timeout, "update_with_start")
+    reply = await in_thread(lambda: engine.submit_update_with_start(call, update, options))
+    return update.decoded(await _reply_text(engine.core, reply, timeout))
+
+
+async def _reply_text(core: Core, reply: UpdateReplyReader, timeout: Duration | None) -> str:
+    """Wait for the reply to a stored update and return its JSON text."""
     try:
-        with anyio.fail_after(seconds):
+        with anyio.fail_after(seconds_of(timeout, "update")):
             while (text := await in_thread(reply.read_reply)) is None:
-                future = handle.core.listener.when_past(reply.run, reply.last_read_row)
+                future = core.listener.when_past(reply.run, reply.last_read_row)
                 try:
                     await resolved(future)
                 finally:
                     future.cancel()
     except TimeoutError:
-        raise TimeoutError(update_timeout_message(handle.id, call.update, timeout)) from None
-    return call.decoded(text)
+        raise TimeoutError(update_timeout_message(reply.run_id, reply.update, timeout)) from None
+    return text
 
 
 async def logs(

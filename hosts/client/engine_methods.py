@@ -27,13 +27,16 @@ from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.commands import StagesWoken
 from holdfast.ports.actors import Actor
+from holdfast.ports.durations import Duration
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.run import RunStatus
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class EngineMethods:
@@ -93,6 +96,38 @@ class EngineMethods:
         Takes the options and raises the errors of `start`, and raises those of `RunHandle.result`.
         """
         return await async_bodies.run(self._sync, call, **options)
+
+    async def update_with_start(
+        self,
+        call: Call[object],
+        update: UpdateCall[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        **options: Unpack[StartOptions],
+    ) -> T:
+        """Start a run, or use the one that has the id, send it an update and return the reply.
+
+        `engine.update_with_start(cart("ann"), Cart.add("tea"), id="cart-1", if_active="return")` creates the cart when
+        the first item is added. Both are stored in one transaction, or neither. A worker must be running.
+
+        Args:
+            call: The call of a durable function.
+            update: An update with its arguments, for the object that the function exposes.
+            timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
+            options: As for `start`. An `id` is needed. With an `idempotency_key`, the same call again stores nothing,
+                and waits for the same reply.
+
+        Raises:
+            InvalidArgumentError: An argument has an invalid value, or `id` is missing.
+            RunExistsError: A run with this id exists, and the options do not allow for that.
+            TimeoutError: No reply within `timeout`. The update stays stored and will be carried out.
+            UpdateRefusedError, UpdateRejectedError, UpdateFailedError, UpdateLostError, NotExposedError: As
+                `RunHandle.update`. A rejected update is not stored, and no run is started for it, if its validator
+                ran before: on a run that was active already.
+            InvalidValueError, UnstorableValueError, UnknownWorkflowError, IdempotencyConflictError: As `start`.
+        """
+        return await async_bodies.update_with_start(self._sync, call, update, timeout=timeout, **options)
 
     def handle(self, workflow: WorkflowDefinition[R], id: str, /) -> RunHandle[R]:
         """Return a handle to a run, without checking that the run exists.

@@ -5,7 +5,7 @@ carries it out.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import attrs
 
@@ -21,7 +21,7 @@ from holdfast.hosts.functions.replay_check import machine_for, replayed
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.queries import Query, UpdateCall, names_of, query_of, update_of
-from holdfast.kernel.commands import RunUpdate
+from holdfast.kernel.commands import Command, RunCreate, RunCreated, RunUpdate, RunUpdated
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.updates import NowhereError, RejectedError
 from holdfast.kernel.history import events
@@ -38,7 +38,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.run import TERMINAL, Run
+from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.records.values import Payload
 
 T = TypeVar("T")
@@ -90,22 +90,48 @@ def store_update(
         UpdateRefusedError: The run has ended or is a pipeline.
         NotExposedError, InvalidValueError, NondeterminismError: As `answer_query`.
     """
+    reply = client.dispatch(_update_command(client, run.id, run, call, idempotency_key))
+    return StoredUpdate(run_id=run.id, run=reply.run, update=call.update, number=reply.number)
+
+
+def store_update_with_start(
+    client: Client, start: RunCreate, call: UpdateCall[object]
+) -> tuple[RunCreated, StoredUpdate]:
+    """Start a run, or find the one that the start returns, and store an update for it, in one transaction.
+
+    The validator runs on a replay of the run that is active now, if there is one. Raises what a start raises, and what
+    `store_update` raises.
+    """
+    client.core.connect()
+    run_id, key = start.id or "", start.idempotency_key
+    run = client.core.stores.persistence.read(FindRun(RunName(client.core.namespace, run_id)))
+    active = None if run is None or run.status in TERMINAL else run
+    command = _update_command(client, run_id, active, call, None if key is None else f"{key}/update")
+    commands: tuple[Command[object], ...] = (start, command)
+    created, updated = cast("tuple[RunCreated, RunUpdated]", tuple(client.dispatch_together(commands)))
+    return created, StoredUpdate(run_id=run_id, run=updated.run, update=call.update, number=updated.number)
+
+
+def _update_command(
+    client: Client, run_id: str, run: Run | None, call: UpdateCall[object], idempotency_key: str | None
+) -> RunUpdate:
+    """Return the command that stores an update. With a run, its validator is called on a replay."""
     name, arguments = call.update, call.arguments
-    workflow = _code(client.core, run, name)
-    is_checked = workflow is not None and call.has_validator is not False and run.status not in TERMINAL
-    if workflow is not None and is_checked:
+    workflow = None if run is None else _code(client.core, run, name)
+    is_checked = False
+    if run is not None and workflow is not None and call.has_validator is not False:
+        is_checked = run.status not in TERMINAL
+    if run is not None and workflow is not None and is_checked:
         arguments = run_off_loop(lambda: _check(client, run, workflow, call, idempotency_key))
-    command = RunUpdate(
+    return RunUpdate(
         namespace=client.core.namespace,
         idempotency_key=idempotency_key,
-        run_id=run.id,
+        run_id=run_id,
         update=name,
         arguments=client.stored(arguments, "update", idempotency_key),
         given=idempotency_payload(call.given or call.arguments, arguments) if idempotency_key else None,
         checked=call.checked or is_checked,
     )
-    reply = client.dispatch(command)
-    return StoredUpdate(run_id=run.id, run=reply.run, update=call.update, number=reply.number)
 
 
 class UpdateReplyReader:
@@ -124,6 +150,16 @@ class UpdateReplyReader:
     def run(self) -> str:
         """The key of the generation that has the update."""
         return self._stored.run
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._stored.run_id
+
+    @property
+    def update(self) -> str:
+        """The name of the update."""
+        return self._stored.update
 
     def read_reply(self) -> str | None:
         """Return the JSON text of the reply; None if there is no reply yet.

@@ -22,6 +22,7 @@ from holdfast.hosts.client.bulk_actions import (
     command_for,
 )
 from holdfast.hosts.client.client import Client
+from holdfast.hosts.client.queries import UpdateReplyReader, store_update_with_start
 from holdfast.hosts.client.schedules import (
     SCHEDULE,
     AppliedSchedule,
@@ -32,7 +33,15 @@ from holdfast.hosts.client.schedules import (
 from holdfast.hosts.client.sync_keys import SyncKeys
 from holdfast.hosts.client.sync_limits import SyncLimits
 from holdfast.hosts.client.sync_namespaces import SyncNamespaces
-from holdfast.hosts.client.sync_run_handle import STAGE, SyncRunHandle, handle_of_start, result_of_new
+from holdfast.hosts.client.sync_run_handle import (
+    STAGE,
+    UPDATE,
+    SyncRunHandle,
+    handle_of_start,
+    result_of_new,
+    seconds_of,
+    wait_for_reply,
+)
 from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
 from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
 from holdfast.hosts.client.transactions import application_transaction
@@ -69,10 +78,13 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.commands import StagesWoken, StageWake
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import ACTOR, Actor
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.events import EventSink
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import CountRuns, ListRuns
@@ -265,6 +277,55 @@ class SyncEngine:
         self.core.lifecycle.check_may_block("run()")
         handle, is_new = self._start(call, options)
         return result_of_new(handle) if is_new else handle.result()
+
+    def update_with_start(
+        self,
+        call: Call[object],
+        update: UpdateCall[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        **options: Unpack[StartOptions],
+    ) -> T:
+        """Start a run, or use the one that has the id, send it an update and return the reply.
+
+        `engine.update_with_start(cart("ann"), Cart.add("tea"), id="cart-1", if_active="return")` creates the cart when
+        the first item is added. Both are stored in one transaction, or neither. A worker must be running.
+
+        Args:
+            call: The call of a durable function.
+            update: An update with its arguments, for the object that the function exposes.
+            timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
+            options: As for `start`. An `id` is needed. With an `idempotency_key`, the same call again stores nothing,
+                and waits for the same reply.
+
+        Raises:
+            InvalidArgumentError: An argument has an invalid value, or `id` is missing.
+            RunExistsError: A run with this id exists, and the options do not allow for that.
+            TimeoutError: No reply within `timeout`. The update stays stored and will be carried out.
+            UpdateRefusedError, UpdateRejectedError, UpdateFailedError, UpdateLostError, NotExposedError: As
+                `SyncRunHandle.update`. A rejected update is not stored, and no run is started for it, if its validator
+                ran before: on a run that was active already.
+            InvalidValueError, UnstorableValueError, UnknownWorkflowError, IdempotencyConflictError: As `start`.
+            BlockedLoopError: The call would block the event loop of a worker of this engine.
+        """
+        seconds_of(timeout, "update_with_start")
+        self.core.lifecycle.check_may_block("update_with_start()")
+        reply = self.submit_update_with_start(call, update, options)
+        return update.decoded(wait_for_reply(self.core, reply, timeout))
+
+    def submit_update_with_start(
+        self, call: Call[object], update: UpdateCall[object], options: StartOptions
+    ) -> UpdateReplyReader:
+        """Store a start and an update, and return a reader of the reply. Raises what `update_with_start` raises."""
+        check("update_with_start", UPDATE, update=update)
+        command = self.client.create(call, options)
+        if command.id is None:
+            raise InvalidArgumentError(
+                "id", "update_with_start: an id is needed, by which later calls find the run: id=..."
+            )
+        _, stored = store_update_with_start(self.client, command, update)
+        return UpdateReplyReader(self.core, stored)
 
     def handle(self, workflow: WorkflowDefinition[R], id: str, /) -> SyncRunHandle[R]:
         """Return a handle to a run, without checking that the run exists.

@@ -596,28 +596,16 @@ class SyncRunHandle(Generic[Out]):
             EngineClosedError: The engine was closed during the wait.
             BlockedLoopError: The call would block the event loop of a worker of this engine.
         """
-        seconds = seconds_of(timeout, "update")
+        seconds_of(timeout, "update")  # an invalid timeout is refused before anything is stored
         self._core.lifecycle.check_may_block("update()")
         reply = self.submit_update(call, idempotency_key=idempotency_key, actor=actor)
-        monotonic = self._core.stores.clock.monotonic
-        until = None if seconds is None else monotonic() + seconds
-        while (text := reply.read_reply()) is None:
-            future = self._core.listener.when_past(reply.run, reply.last_read_row)
-            try:
-                future.result(None if until is None else max(0.0, until - monotonic()))
-            except FutureTimeoutError:
-                raise TimeoutError(update_timeout_message(self.id, call.update, timeout)) from None
-            except CancelledError:
-                raise EngineClosedError(CLOSED) from None
-            finally:
-                future.cancel()
-        return call.decoded(text)
+        return call.decoded(wait_for_reply(self._core, reply, timeout))
 
     def submit_update(
         self, call: UpdateCall[object], *, idempotency_key: str | None = None, actor: Actor | None = None
     ) -> UpdateReplyReader:
         """Store an update and return a reader of its reply. Raises the errors that `update` raises before it waits."""
-        check("update", _UPDATE, call=call)
+        check("update", UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
         stored = store_update(self._client.acting_as(actor), self._row(), call, idempotency_key)
         return UpdateReplyReader(self._core, stored)
@@ -829,7 +817,7 @@ class SyncRunHandle(Generic[Out]):
 
 
 _QUERY: Final = an("a query with its arguments, as Board.status()", QueryCall)
-_UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
+UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
 _POINT: Final = an("a stage, a step, or the name of one", PlanNode, Step, str)
 STAGE: Final = an("a stage, or the name of one", PlanNode, str)
 """The check for an argument that names a stage."""
@@ -881,6 +869,24 @@ def update_timeout_message(id: str, update: str, timeout: Duration | None) -> st
 def result_timeout_message(id: str, timeout: Duration | None) -> str:
     """Return the message of the TimeoutError of `result`."""
     return f"run {id!r} has not ended within {length_of(timeout)}; it continues"
+
+
+def wait_for_reply(core: Core, reply: UpdateReplyReader, timeout: Duration | None) -> str:
+    """Wait for the reply to a stored update and return its JSON text. TimeoutError, EngineClosedError."""
+    seconds = seconds_of(timeout, "update")
+    monotonic = core.stores.clock.monotonic
+    until = None if seconds is None else monotonic() + seconds
+    while (text := reply.read_reply()) is None:
+        future = core.listener.when_past(reply.run, reply.last_read_row)
+        try:
+            future.result(None if until is None else max(0.0, until - monotonic()))
+        except FutureTimeoutError:
+            raise TimeoutError(update_timeout_message(reply.run_id, reply.update, timeout)) from None
+        except CancelledError:
+            raise EngineClosedError(CLOSED) from None
+        finally:
+            future.cancel()
+    return text
 
 
 def handle_of_start(client: Client, call: Call[R], created: RunCreated) -> SyncRunHandle[R]:

@@ -6,8 +6,8 @@ import importlib
 import inspect
 import itertools
 import sqlite3
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, cast
 
 import psycopg
 from sqlalchemy import create_engine, text
@@ -55,7 +55,7 @@ class Given:
             has_rows = isinstance(found, list) or found.description is not None
         if not has_rows:
             return []
-        rows: Iterable[Iterable[Any]] = found if isinstance(found, list) else self._run(found.fetchall)
+        rows: list[Any] = cast("list[Any]", found) if isinstance(found, list) else self._run(found.fetchall)
         return [tuple(row) for row in rows]
 
     def commit(self) -> None:
