@@ -68,7 +68,7 @@ FACADES = (
         target="hosts/client/run_handle.py",
         name="RunHandle",
         summary="The handle to one run, for async code. Each method calls the one of `SyncRunHandle` in a thread.",
-        omitted=frozenset({"log_reader", "submit_update", "row", "output"}),
+        omitted=frozenset({"log_reader", "published_reader", "submit_update", "row", "output"}),
     ),
     Facade(
         source="hosts/client/sync_schedule_handle.py",

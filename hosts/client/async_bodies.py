@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator
-from typing import Unpack
+from typing import Any, Unpack
 
 import anyio
 from typing_extensions import TypeVar
@@ -13,12 +13,14 @@ from holdfast.hosts.client.queries import UpdateReplyReader
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import (
     SyncRunHandle,
+    published_timeout_message,
     result_timeout_message,
     seconds_of,
     update_timeout_message,
 )
 from holdfast.hosts.execution.event_loops import resolved
 from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
+from holdfast.hosts.functions.published_values import PublishedValueReader
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call
@@ -27,6 +29,7 @@ from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
 from holdfast.ports.records.run import TERMINAL
+from holdfast.ports.validation import TEXT, TRUTH, check
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -107,6 +110,48 @@ async def _reply_text(core: Core, reply: UpdateReplyReader, timeout: Duration | 
     except TimeoutError:
         raise TimeoutError(update_timeout_message(reply.run_id, reply.update, timeout)) from None
     return text
+
+
+async def published_values(
+    handle: SyncRunHandle[object], name: str, type: Any, /, *, follow: bool = False
+) -> AsyncIterator[Any]:
+    """Yield published values. No thread waits for further ones."""
+    check("published_values", TEXT, name=name)
+    check("published_values", TRUTH, follow=follow)
+    reader = await in_thread(handle.published_reader, name, type)
+    while True:
+        for value in await in_thread(reader.read_new):
+            yield value
+        if reader.ended or not follow:
+            return
+        await _new_rows(handle.core, reader)
+
+
+async def wait_for_published(
+    handle: SyncRunHandle[object], name: str, type: Any, /, *, timeout: Duration | None = None
+) -> Any:
+    """Wait for a published value without a thread."""
+    check("wait_for_published", TEXT, name=name)
+    seconds = seconds_of(timeout, "wait_for_published")
+    reader = await in_thread(handle.published_reader, name, type)
+    values = await in_thread(reader.read_new)  # outside the timeout, which may be 0
+    try:
+        with anyio.fail_after(seconds):
+            while not values and not reader.ended:
+                await _new_rows(handle.core, reader)
+                values = await in_thread(reader.read_new)
+    except TimeoutError:
+        raise TimeoutError(published_timeout_message(handle.id, name, timeout)) from None
+    return values[-1] if values else None
+
+
+async def _new_rows(core: Core, reader: PublishedValueReader) -> None:
+    """Wait until the run has new rows, or has ended."""
+    future = core.listener.when_past(reader.run, reader.last_read_row)
+    try:
+        await resolved(future)
+    finally:
+        future.cancel()
 
 
 async def logs(

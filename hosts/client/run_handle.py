@@ -488,6 +488,59 @@ class RunHandle(Generic[Out]):
         """
         return await in_thread(lambda: self._sync.published(name, type))
 
+    @overload
+    def published_values(self, name: str, /, *, follow: bool = False) -> AsyncIterator[object]: ...
+    @overload
+    def published_values(
+        self, name: str, type: TypeForm[T], /, *, follow: bool = False
+    ) -> AsyncIterator[T]: ...
+    def published_values(
+        self, name: str, type: Any = object, /, *, follow: bool = False
+    ) -> AsyncIterator[object]:
+        """Return the values that the function has published under a name, in order.
+
+        If several were published under one name before a row was recorded, only the last of them was stored.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the values; plain JSON if omitted.
+            follow: Whether to wait for further values until the run has ended, with its next generations.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: A value does not have this type.
+            EngineClosedError: The engine was closed during the wait.
+        """
+        return async_bodies.published_values(self._sync, name, type, follow=follow)
+
+    @overload
+    async def wait_for_published(self, name: str, /, *, timeout: Duration | None = None) -> object: ...
+    @overload
+    async def wait_for_published(
+        self, name: str, type: TypeForm[T], /, *, timeout: Duration | None = None
+    ) -> T | None: ...
+    async def wait_for_published(
+        self, name: str, type: Any = object, /, *, timeout: Duration | None = None
+    ) -> object:
+        """Wait until the function has published a value under a name, and return the latest one.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the value; plain JSON if omitted.
+            timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
+
+        Returns:
+            The value; None if the run has ended without one.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: The value does not have this type.
+            TimeoutError: There is no value within `timeout`. The run continues.
+            InvalidArgumentError: `timeout` is not a duration.
+            EngineClosedError: The engine was closed during the wait.
+        """
+        return await async_bodies.wait_for_published(self._sync, name, type, timeout=timeout)
+
     async def pause(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
 

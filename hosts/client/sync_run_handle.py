@@ -20,7 +20,7 @@ from holdfast.hosts.execution.artifacts import (
 )
 from holdfast.hosts.execution.event_loops import CLOSED
 from holdfast.hosts.functions.history_document import RunHistory, read_history
-from holdfast.hosts.functions.published_values import published_value
+from holdfast.hosts.functions.published_values import PublishedValueReader, published_value
 from holdfast.hosts.inspection.ai_calls import AiCallFilter, AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
 from holdfast.hosts.inspection.annotations import (
     AnnotateOptions,
@@ -90,7 +90,7 @@ from holdfast.ports.errors import (
     UnreadableRowError,
 )
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
-from holdfast.ports.validation import TEXT, an, check, duration, integer
+from holdfast.ports.validation import TEXT, TRUTH, an, check, duration, integer
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -630,6 +630,94 @@ class SyncRunHandle(Generic[Out]):
         check("published", TEXT, name=name)
         return published_value(self._core, self._row(), name, type)
 
+    @overload
+    def published_values(self, name: str, /, *, follow: bool = False) -> Iterator[object]: ...
+    @overload
+    def published_values(self, name: str, type: TypeForm[T], /, *, follow: bool = False) -> Iterator[T]: ...
+    def published_values(self, name: str, type: Any = object, /, *, follow: bool = False) -> Iterator[object]:
+        """Return the values that the function has published under a name, in order.
+
+        If several were published under one name before a row was recorded, only the last of them was stored.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the values; plain JSON if omitted.
+            follow: Whether to wait for further values until the run has ended, with its next generations.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: A value does not have this type.
+            EngineClosedError: The engine was closed during the wait.
+            BlockedLoopError: The wait would block the event loop of a worker of this engine.
+        """
+        check("published_values", TEXT, name=name)
+        check("published_values", TRUTH, follow=follow)
+        if follow:
+            self._core.lifecycle.check_may_block("published_values(follow=True)")
+        return self._published(self.published_reader(name, type), follow=follow)
+
+    def _published(self, reader: PublishedValueReader, *, follow: bool) -> Iterator[object]:
+        yield from reader.read_new()
+        while follow and not reader.ended:
+            self._wait_past(reader, None)
+            yield from reader.read_new()
+
+    def published_reader(self, name: str, type: Any) -> PublishedValueReader:
+        """Return a reader of published values, for hosts. RunNotFoundError."""
+        return PublishedValueReader(self._core, self._row(), name, type)
+
+    @overload
+    def wait_for_published(self, name: str, /, *, timeout: Duration | None = None) -> object: ...
+    @overload
+    def wait_for_published(
+        self, name: str, type: TypeForm[T], /, *, timeout: Duration | None = None
+    ) -> T | None: ...
+    def wait_for_published(
+        self, name: str, type: Any = object, /, *, timeout: Duration | None = None
+    ) -> object:
+        """Wait until the function has published a value under a name, and return the latest one.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the value; plain JSON if omitted.
+            timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
+
+        Returns:
+            The value; None if the run has ended without one.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: The value does not have this type.
+            TimeoutError: There is no value within `timeout`. The run continues.
+            InvalidArgumentError: `timeout` is not a duration.
+            EngineClosedError: The engine was closed during the wait.
+            BlockedLoopError: The wait would block the event loop of a worker of this engine.
+        """
+        check("wait_for_published", TEXT, name=name)
+        seconds = seconds_of(timeout, "wait_for_published")
+        self._core.lifecycle.check_may_block("wait_for_published()")
+        monotonic = self._core.stores.clock.monotonic
+        until = None if seconds is None else monotonic() + seconds
+        reader = self.published_reader(name, type)
+        while not (values := reader.read_new()) and not reader.ended:
+            left = None if until is None else max(0.0, until - monotonic())
+            if not self._wait_past(reader, left):
+                raise TimeoutError(published_timeout_message(self.id, name, timeout))
+        return values[-1] if values else None
+
+    def _wait_past(self, reader: PublishedValueReader, seconds: float | None) -> bool:
+        """Wait until the run has new rows, or has ended. Return whether it has within this time."""
+        future = self._core.listener.when_past(reader.run, reader.last_read_row)
+        try:
+            future.result(seconds)
+        except FutureTimeoutError:
+            return False
+        except CancelledError:
+            raise EngineClosedError(CLOSED) from None
+        finally:
+            future.cancel()
+        return True
+
     def pause(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
 
@@ -864,6 +952,11 @@ def update_timeout_message(id: str, update: str, timeout: Duration | None) -> st
         f"run {id!r} has not answered update {update!r} within {length_of(timeout)}; it is stored, and will be carried"
         " out: ask again with the same idempotency_key to wait on"
     )
+
+
+def published_timeout_message(id: str, name: str, timeout: Duration | None) -> str:
+    """Return the message of the TimeoutError of `wait_for_published`."""
+    return f"run {id!r} has published nothing as {name!r} within {length_of(timeout)}; it continues"
 
 
 def result_timeout_message(id: str, timeout: Duration | None) -> str:

@@ -1,6 +1,6 @@
 """Published values of durable functions, read from the histories of their runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from holdfast.hosts.wiring.services import Core
@@ -8,12 +8,17 @@ from holdfast.kernel.history import events
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.queries.history import NewestRows
+from holdfast.ports.queries.history import HistoryOf, NewestRows
+from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.run import Run
+from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.references import KeptRows
 
 _PAGE: Final = 20
+_ROWS: Final = 1_000
+
+TAKEN_OVER: Final = 0
+"""The number of a value that a generation has taken over from the one before."""
 
 
 def published_value(core: Core, run: Run, name: str, form: Form) -> object:
@@ -22,6 +27,53 @@ def published_value(core: Core, run: Run, name: str, form: Form) -> object:
         if published_name(row) == name:
             return decode("null" if row.payload is None else core.payloads.get(row.payload), form)
     return None
+
+
+class PublishedValueReader:
+    """A reader of the values that a run publishes under a name, in order. It reads each history row once.
+
+    It follows the run to its next generations. What a generation takes over from the one before is not read again.
+    """
+
+    def __init__(self, core: Core, run: Run, name: str, form: Form) -> None:
+        self._core = core
+        self._name = name
+        self._form = form
+        self.run: str = run.key
+        """The key of the generation that is read."""
+        self.last_read_row: int = 0
+        """The number of the last history row read."""
+        self.ended = False
+        """Whether the run has ended, and everything was read."""
+        self._is_first = True
+
+    def read_new(self) -> list[object]:
+        """Return the values that were published since the last call. InvalidValueError, UnreadableRowError."""
+        read = self._core.stores.persistence.read
+        found: list[object] = []
+        while True:
+            # The run's row first: if it has ended then, the history read afterwards is complete.
+            runs = read(RunsByKey((self.run,)))
+            while rows := read(HistoryOf(self.run, self.last_read_row, _ROWS)):
+                self.last_read_row = rows[-1].number
+                found += self._values_in(rows)
+            if runs and runs[0].status not in TERMINAL:
+                return found
+            following = read(FindRun(runs[0].name, runs[0].generation + 1)) if runs else None
+            if following is None or not runs[0].has_successor:
+                self.ended = True
+                return found
+            self.run, self.last_read_row, self._is_first = following.key, 0, False
+
+    def _values_in(self, rows: Iterable[HistoryRow]) -> Iterator[object]:
+        for row in rows:
+            if row.type != events.ValuePublished.type:
+                continue
+            event = events.ValuePublished.from_row(row)
+            if event.name == self._name and (self._is_first or event.number > TAKEN_OVER):
+                yield decode(
+                    "null" if row.payload is None else self._core.payloads.get(row.payload), self._form
+                )
 
 
 def newest_rows(
