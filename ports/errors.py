@@ -246,6 +246,35 @@ class ChannelClosedError(SignalRefusedError):
             self.args = (f"channel {channel!r} is closed: it delivers no more messages in this generation",)
 
 
+class CompletionNotFoundError(CommandError):
+    """No run has a completion with this token, or its run has continued as a new generation since."""
+
+    code = "completion_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("no run has a completion with this token now; use `completion.token` as it is")
+
+
+class AlreadyCompletedError(CommandError):
+    """A completion has its value, or has failed: it takes no other outcome."""
+
+    code = "already_completed"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id!r} has received the outcome of this completion already")
+
+
+class CompletionFailedError(HoldfastError):
+    """A completion was failed from outside, instead of getting a value. Raised in the run's function."""
+
+    code = "completion_failed"
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+
 class UnreadMessagesError(CommandError):
     """A function closes a channel with messages that it has not received yet; it has to receive them first.
 

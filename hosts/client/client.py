@@ -13,6 +13,7 @@ from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import start_in_thread, starts
+from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
@@ -178,6 +179,12 @@ class Client(Dispatcher):
         Raises SignalRefusedError, InvalidValueError or RunNotFoundError.
         """
         return self._starting.channel_message(signal, idempotency_key, run_id, lambda: self._code_of(run_id))
+
+    def completed(self, token: CompletionToken, outcome: str) -> ChannelMessage:
+        """Return the message with the outcome of a completion, which its function checks."""
+        key = token.key_of(outcome)
+        payload = self.stored(outcome, "signal", key)
+        return ChannelMessage(channel=token.channel, payload=payload, checked=False, given=None)
 
     def _code_of(self, run_id: str) -> WorkflowDefinition[object] | None:
         core = self.core

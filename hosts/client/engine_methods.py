@@ -3,9 +3,9 @@
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client import async_bodies
 from holdfast.hosts.client.bulk_actions import BulkResult
@@ -29,7 +29,7 @@ from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
-from holdfast.kernel.commands import StagesWoken
+from holdfast.kernel.commands import RunSignalled, StagesWoken
 from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import EventSink
@@ -156,6 +156,54 @@ class EngineMethods:
             InvalidArgumentError: `key` is not a string.
         """
         return await in_thread(lambda: self._sync.wake(key, actor=actor))
+
+    @overload
+    async def complete(self, token: str, value: object, /, *, actor: Actor | None = None) -> RunSignalled: ...
+    @overload
+    async def complete(
+        self, token: str, value: T, type: TypeForm[T], /, *, actor: Actor | None = None
+    ) -> RunSignalled: ...
+    async def complete(
+        self, token: str, value: object, type: Any = None, /, *, actor: Actor | None = None
+    ) -> RunSignalled:
+        """Give a completion its value, which its function waits for. The value is stored when this returns.
+
+        For the handler of a webhook, for instance: `engine.complete(token, Decision(approved=True))`. The same value
+        may be given again after a lost answer. Of several values, the function gets the first one.
+
+        Args:
+            token: The token of the completion.
+            value: The value. The function checks whether it has the type of the completion. One that has not is
+                skipped, and `messages` of the run shows it.
+            type: The type of the value where its class is not enough, such as `list[Item]`.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
+
+        Returns:
+            The position of the value among the messages of the run; its `status` is that of the run.
+
+        Raises:
+            CompletionNotFoundError: No run has a completion with this token, or it has continued as new since.
+            AlreadyCompletedError: The function has received another value, or a failure.
+            SignalRefusedError: The run has ended.
+            UnstorableValueError: The value can't be stored.
+            InvalidArgumentError: `token` is not the token of a completion.
+        """
+        return await in_thread(lambda: self._sync.complete(token, value, type, actor=actor))
+
+    async def fail_completion(
+        self, token: str, message: str, /, *, actor: Actor | None = None
+    ) -> RunSignalled:
+        """Fail a completion: its function gets a CompletionFailedError in place of the value.
+
+        Args:
+            token: The token of the completion.
+            message: Why there is no value.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
+
+        Raises:
+            CompletionNotFoundError, AlreadyCompletedError, SignalRefusedError, InvalidArgumentError: As `complete`.
+        """
+        return await in_thread(lambda: self._sync.fail_completion(token, message, actor=actor))
 
     def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
         """Return the runs of this namespace, newest first. They are read page by page.

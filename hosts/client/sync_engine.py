@@ -1,12 +1,12 @@
 """The engine for synchronous code: starts runs, lists them and acts on many of them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.bulk_actions import (
     CANCEL,
@@ -56,6 +56,7 @@ from holdfast.hosts.events.sinks import (
     replay_dead_letters,
 )
 from holdfast.hosts.execution.bodies import Substitute, unchanged
+from holdfast.hosts.functions.completions import CompletionToken, failed_outcome, is_known, value_outcome
 from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck, check_upgrade
 from holdfast.hosts.inspection.audit_log import AuditInfo, audit_infos
 from holdfast.hosts.inspection.filters import (
@@ -80,15 +81,20 @@ from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
-from holdfast.kernel.commands import StagesWoken, StageWake
+from holdfast.kernel.commands import RunSignal, RunSignalled, StagesWoken, StageWake
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import InvalidArgumentError
+from holdfast.ports.errors import (
+    AlreadyCompletedError,
+    ChannelClosedError,
+    CompletionNotFoundError,
+    InvalidArgumentError,
+)
 from holdfast.ports.events import EventSink
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.queries.runs import CountRuns, ListRuns
-from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.queries.runs import CountRuns, FindRun, ListRuns
+from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.validation import SINK, TEXT, TRUTH, an, by_name, check
 
 R = TypeVar("R")
@@ -358,6 +364,73 @@ class SyncEngine:
         """
         check("wake", TEXT, key=key)
         return self.client.acting_as(actor).dispatch(StageWake(namespace=self.core.namespace, key=key))
+
+    @overload
+    def complete(self, token: str, value: object, /, *, actor: Actor | None = None) -> RunSignalled: ...
+    @overload
+    def complete(
+        self, token: str, value: T, type: TypeForm[T], /, *, actor: Actor | None = None
+    ) -> RunSignalled: ...
+    def complete(
+        self, token: str, value: object, type: Any = None, /, *, actor: Actor | None = None
+    ) -> RunSignalled:
+        """Give a completion its value, which its function waits for. The value is stored when this returns.
+
+        For the handler of a webhook, for instance: `engine.complete(token, Decision(approved=True))`. The same value
+        may be given again after a lost answer. Of several values, the function gets the first one.
+
+        Args:
+            token: The token of the completion.
+            value: The value. The function checks whether it has the type of the completion. One that has not is
+                skipped, and `messages` of the run shows it.
+            type: The type of the value where its class is not enough, such as `list[Item]`.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
+
+        Returns:
+            The position of the value among the messages of the run; its `status` is that of the run.
+
+        Raises:
+            CompletionNotFoundError: No run has a completion with this token, or it has continued as new since.
+            AlreadyCompletedError: The function has received another value, or a failure.
+            SignalRefusedError: The run has ended.
+            UnstorableValueError: The value can't be stored.
+            InvalidArgumentError: `token` is not the token of a completion.
+        """
+        return self._complete(token, lambda: value_outcome(value, type), actor)
+
+    def fail_completion(self, token: str, message: str, /, *, actor: Actor | None = None) -> RunSignalled:
+        """Fail a completion: its function gets a CompletionFailedError in place of the value.
+
+        Args:
+            token: The token of the completion.
+            message: Why there is no value.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
+
+        Raises:
+            CompletionNotFoundError, AlreadyCompletedError, SignalRefusedError, InvalidArgumentError: As `complete`.
+        """
+        check("fail_completion", TEXT, message=message)
+        return self._complete(token, lambda: failed_outcome(message), actor)
+
+    def _complete(self, token: str, outcome: Callable[[], str], actor: Actor | None) -> RunSignalled:
+        named = CompletionToken.parsed(token)
+        text = outcome()
+        self.core.connect()
+        persistence = self.core.stores.persistence
+        run = persistence.read(FindRun(RunName(self.core.namespace, named.run_id)))
+        if run is None or not is_known(persistence, run, named):
+            raise CompletionNotFoundError
+        client = self.client.acting_as(actor)
+        command = RunSignal(
+            namespace=self.core.namespace,
+            idempotency_key=named.key_of(text),
+            run_id=named.run_id,
+            signal=client.completed(named, text),
+        )
+        try:
+            return client.dispatch(command)
+        except ChannelClosedError:
+            raise AlreadyCompletedError(named.run_id) from None
 
     def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
         """Return the runs of this namespace, newest first. They are read page by page.

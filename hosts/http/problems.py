@@ -96,6 +96,7 @@ _STATUSES: Final[Mapping[type[e.HoldfastError], int]] = {
     e.SinkNotFoundError: 404,
     e.ArtifactMissingError: 404,
     e.ResultMissingError: 404,
+    e.CompletionNotFoundError: 404,
     e.NotExposedError: 404,
     e.CredentialNotFoundError: 404,
     e.ForeignOriginError: 403,

@@ -2,6 +2,7 @@
 
 from holdfast.ports.errors import (
     AccessDeniedError,
+    AlreadyCompletedError,
     ArtifactMissingError,
     BlobCorruptError,
     BlobMissingError,
@@ -11,6 +12,8 @@ from holdfast.ports.errors import (
     ChildRefusedError,
     CommandError,
     CompensationError,
+    CompletionFailedError,
+    CompletionNotFoundError,
     ConcurrencyFullError,
     ConflictError,
     ContinueRefusedError,
@@ -100,6 +103,7 @@ from holdfast.ports.errors import (
 
 __all__ = [
     "AccessDeniedError",
+    "AlreadyCompletedError",
     "ArtifactMissingError",
     "BlobCorruptError",
     "BlobMissingError",
@@ -109,6 +113,8 @@ __all__ = [
     "ChildRefusedError",
     "CommandError",
     "CompensationError",
+    "CompletionFailedError",
+    "CompletionNotFoundError",
     "ConcurrencyFullError",
     "ConflictError",
     "ContinueRefusedError",

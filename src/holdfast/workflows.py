@@ -1,5 +1,6 @@
 """More for workflows: calls of durable functions, how a map may complete, and types for annotations."""
 
+from holdfast.hosts.functions.completions import Completion, new_completion
 from holdfast.kernel.authoring.attempt_context import BlobRef
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.channels import Inbox, ReceivedMessage
@@ -31,6 +32,7 @@ __all__ = [
     "Call",
     "CancelRun",
     "ChildRun",
+    "Completion",
     "CurrentRun",
     "ExternalStage",
     "Inbox",
@@ -51,6 +53,7 @@ __all__ = [
     "WorkflowContext",
     "WorkflowDefinition",
     "cancel_run",
+    "new_completion",
     "parallel_map",
     "run_info",
     "signal_run",
