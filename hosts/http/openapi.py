@@ -53,6 +53,7 @@ _PATHS: Final = {
     "channel": "The name of a channel.",
     "number": "The number of a history row.",
     "code": "An error code.",
+    "completion": "The token of a completion.",
     "key": "The key that a stage passed to `suspend`.",
     "label": "The label or the id of the key.",
     "name": "The name.",

@@ -5,6 +5,7 @@ from typing import Final
 from holdfast.hosts.http import (
     bulk_operations,
     command_operations,
+    completion_operations,
     key_operations,
     limit_operations,
     namespace_operations,
@@ -32,6 +33,7 @@ OPERATIONS: Final[Table] = (
     *run_reads.OPERATIONS,
     *output_reads.OPERATIONS,
     *run_actions.OPERATIONS,
+    *completion_operations.OPERATIONS,
     *bulk_operations.OPERATIONS,
     *schedule_operations.OPERATIONS,
     *limit_operations.OPERATIONS,

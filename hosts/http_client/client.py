@@ -7,12 +7,13 @@ from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast, overload
 
 import attrs
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.bulk_actions import AT_ONCE, BulkResult
 from holdfast.hosts.client.sync_run_handle import STAGE, seconds_of
 from holdfast.hosts.events.sink_reads import SinkBatch
 from holdfast.hosts.events.sinks import DeadLetterInfo, SinkInfo
+from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.http.bulk_operations import (
     ActionName,
     BulkChanged,
@@ -22,6 +23,7 @@ from holdfast.hosts.http.bulk_operations import (
     BulkStep,
 )
 from holdfast.hosts.http.command_operations import CommandAnswers, CommandBatch
+from holdfast.hosts.http.completion_operations import Completed, CompletionFailure, CompletionValue
 from holdfast.hosts.http.key_operations import AuditPage, AuditQuery
 from holdfast.hosts.http.namespace_operations import QueueList, WorkerPage
 from holdfast.hosts.http.operations import PageQuery
@@ -57,9 +59,12 @@ from holdfast.hosts.inspection.schedules import ScheduleInfo
 from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo
 from holdfast.hosts.inspection.workflows import WorkflowInfo
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.heartbeat_details import form_of
 from holdfast.kernel.authoring.nodes import AnyNode
+from holdfast.kernel.values import encode
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import CommandError, InvalidArgumentError
+from holdfast.ports.json import parse
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.validation import AWARE, TEXT, TRUTH, check, integer, several
 
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
     import httpx
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 PATIENCE: Final = 30.0
 """For how many seconds a request is repeated while the server can't be reached."""
@@ -411,6 +417,44 @@ class Client:
         """
         check("wake", TEXT, key=key)
         return await self._server.call("wake.send", Woken, {"key": key})
+
+    @overload
+    async def complete(self, token: str, value: object, /) -> Completed: ...
+    @overload
+    async def complete(self, token: str, value: T, type: TypeForm[T], /) -> Completed: ...
+    async def complete(self, token: str, value: object, type: Any = None, /) -> Completed:
+        """Give a completion its value, which its function waits for. The value is stored when this returns.
+
+        Args:
+            token: The token of the completion.
+            value: The value: plain JSON or an object of a storable class. The same value may be given again.
+            type: The type of the value where its class is not enough, such as `list[Item]`.
+
+        Raises:
+            CompletionNotFoundError: No run has a completion with this token, or it has continued as new since.
+            AlreadyCompletedError: The function has received another value, or a failure.
+            SignalRefusedError: The run has ended.
+            UnstorableValueError: The value can't be stored.
+            InvalidArgumentError: `token` is not the token of a completion.
+        """
+        CompletionToken.parsed(token)
+        body = CompletionValue(value=parse(encode(value, form_of(value) if type is None else type)))
+        return await self._server.call("completion.complete", Completed, {"completion": token}, body=body)
+
+    async def fail_completion(self, token: str, message: str, /) -> Completed:
+        """Fail a completion: its function gets a CompletionFailedError in place of the value.
+
+        Args:
+            token: The token of the completion.
+            message: Why there is no value.
+
+        Raises:
+            CompletionNotFoundError, AlreadyCompletedError, SignalRefusedError, InvalidArgumentError: As `complete`.
+        """
+        CompletionToken.parsed(token)
+        check("fail_completion", TEXT, message=message)
+        body = CompletionFailure(message=message)
+        return await self._server.call("completion.fail", Completed, {"completion": token}, body=body)
 
     async def dispatch(
         self, commands: Sequence[Mapping[str, object]], /, *, atomic: bool = False

@@ -15,6 +15,8 @@ from holdfast.hosts.client.sync_limits import SyncLimits
 from holdfast.hosts.client.sync_namespaces import SyncNamespaces
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
+from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
+from holdfast.hosts.client.transactional_engine import TransactionalEngine
 from holdfast.kernel.authoring.ai import Ai, AsyncAi
 from holdfast.kernel.authoring.artifacts import Artifacts, AsyncArtifacts
 from holdfast.kernel.authoring.attempt_context import AsyncBlobs, Blobs
@@ -22,7 +24,10 @@ from holdfast.kernel.authoring.stage_context import StageAsyncAccess, StageConte
 from tools import async_facade
 from tools.async_facade import BODIES, FACADES, ROOT, main
 
-ONLY_SYNC = {"core", "log_reader", "output", "row", "submit_update"}
+ONLY_SYNC = {
+    *("core", "log_reader", "output", "published_reader", "row", "submit_update"),
+    "submit_update_with_start",
+}
 """What hosts call, and users don't."""
 
 
@@ -61,7 +66,10 @@ def test_a_changed_source_is_noticed_until_the_module_is_written_again(
     assert "Poll external work now" in (tmp_path / "hosts/client/engine_methods.py").read_text()
 
 
-@pytest.mark.parametrize(("sync", "async_"), [(SyncEngine, Engine), (SyncRunHandle, RunHandle)])
+@pytest.mark.parametrize(
+    ("sync", "async_"),
+    [(SyncEngine, Engine), (SyncRunHandle, RunHandle), (SyncTransactionalEngine, TransactionalEngine)],
+)
 def test_the_async_client_has_the_methods_of_the_sync_one(sync: type, async_: type) -> None:
     expected = {name: given for name, given in methods(sync).items() if name not in ONLY_SYNC}
 
@@ -94,7 +102,10 @@ def test_what_the_tool_treats_specially_exists() -> None:
     assert by_hand <= methods(Engine).keys() | methods(RunHandle).keys()
     for facade, sync in zip(
         FACADES,
-        (SyncEngine, SyncRunHandle, SyncScheduleHandle, SyncLimits, SyncKeys, SyncNamespaces),
+        (
+            *(SyncEngine, SyncRunHandle, SyncScheduleHandle, SyncTransactionalEngine),
+            *(SyncLimits, SyncKeys, SyncNamespaces),
+        ),
         strict=True,
     ):
         assert facade.immediate | facade.omitted <= methods(sync).keys()

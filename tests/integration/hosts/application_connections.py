@@ -7,7 +7,7 @@ import inspect
 import itertools
 import sqlite3
 from collections.abc import Callable, Generator
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import psycopg
 from sqlalchemy import create_engine, text
@@ -50,13 +50,12 @@ class Given:
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement of the application and return its rows."""
         found = self._run(self._execute, sql)
-        has_rows = getattr(found, "returns_rows", None)
-        if has_rows is None:
-            has_rows = isinstance(found, list) or found.description is not None
-        if not has_rows:
-            return []
-        rows: list[Any] = cast("list[Any]", found) if isinstance(found, list) else self._run(found.fetchall)
-        return [tuple(row) for row in rows]
+        if isinstance(found, list):  # Django
+            rows: Any = found
+        else:
+            has_rows = getattr(found, "returns_rows", None)  # SQLAlchemy
+            rows = self._run(found.fetchall) if has_rows or (has_rows is None and found.description) else []
+        return list(map(tuple, rows))
 
     def commit(self) -> None:
         self._run(self._commit)

@@ -21,6 +21,7 @@ PATHS: Final = {
     "label": "victim",
     "worker": "none",
     "token": "none",
+    "completion": "bm9uZQ.0123456789abcdef0123456789abcdef",
     "number": "1",
 }
 FILTER: Final = {"workflow": "report"}
@@ -35,6 +36,7 @@ BODIES: Final[Mapping[str, object]] = {
     "browser_session.create": {"credential": "hf_none"},
     "key.create": {"label": "other", "scopes": ["read"], "namespaces": [NAMESPACE]},
     "namespace.create": {"name": "other"},
+    "completion.fail": {"message": "no longer needed"},
     "worker.register": {"steps": ["shout"], "queues": ["tools"]},
     "task.upload": {"sha256": "0" * 64, "size": 1},
     "sink.acknowledge": {"cursor": "k.1"},

@@ -23,6 +23,7 @@ from tests.integration.http.responses import check_response, operation_at
 
 pytestmark = pytest.mark.anyio
 
+TOKEN: Final = "bm9uZQ.0123456789abcdef0123456789abcdef"
 THEN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 Sent: TypeAlias = Callable[
     [Client, RemoteRunHandle[object], RemoteScheduleHandle], AsyncIterator[object] | Awaitable[object]
@@ -93,6 +94,8 @@ CALLS: Final[Mapping[str, Sent]] = {
     "run.remove": lambda _, run, __: run.remove(),
     "run.wake": lambda _, run, __: run.wake("reported"),
     "wake.send": lambda client, _, __: client.wake("key 1"),
+    "completion.complete": lambda client, _, __: client.complete(TOKEN, {"approved": True}),
+    "completion.fail": lambda client, _, __: client.fail_completion(TOKEN, "no longer needed"),
     "schedule.list": lambda client, _, __: client.schedules(),
     "schedule.get": lambda _, __, schedule: schedule.info(),
     "schedule.why": lambda _, __, schedule: schedule.why(),
@@ -194,7 +197,8 @@ async def test_each_call_is_the_operation_that_it_is_for_and_its_request_is_unde
         assert name in transport.names, name
 
     assert refused == OF_FUNCTIONS | {
-        *("run.wake", "wake.send", "dead_letter.list", "run.artifact", "sink.acknowledge")
+        *("run.wake", "wake.send", "dead_letter.list", "run.artifact", "sink.acknowledge"),
+        *("completion.complete", "completion.fail"),
     }
 
 
