@@ -1,5 +1,6 @@
 """The checks at the end of a simulation: invariants of the final state, and wasted work where no fault fired."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -20,6 +21,7 @@ from holdfast.testing.simulation.replay_checks import replay_violations
 from holdfast.testing.simulation.worlds import World
 from holdfast.testing.snapshots import snapshot_of
 
+_NAMED: Final = re.compile(r"([A-Z][0-9]+): (.*)", re.DOTALL)
 _SEEN_WITHIN: Final[Micros] = 45_000_000
 
 
@@ -31,11 +33,17 @@ def wrong_at_end(world: World) -> list[Violation]:
         *_results(world, tables),
         *_events(world, tables),
         *_forgotten(tables),
-        *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
+        *map(_of_scenario, world.scenario.at_end(tables)),
         *replay_violations(world, tables),
         *_stored(world, tables),
         *_unreadable(world, tables),
     ]
+
+
+def _of_scenario(what: str) -> Violation:
+    """Return the violation in a text such as `M9: a message is missing`; L1 without a name."""
+    found = _NAMED.fullmatch(what)
+    return Violation("L1", "-", what) if found is None else Violation(found[1], "-", found[2])
 
 
 def wasted_work(world: World) -> list[Violation]:

@@ -105,17 +105,28 @@ def _waiting(
             yield Violation("T3", job.key.text, what)
 
 
+def _addressed(row: HistoryRow) -> Iterator[str]:
+    """Yield the run that a function signals or cancels in this row: the same commit changes that run."""
+    if row.type == events.SignalSent.type:
+        yield events.SignalSent.from_row(row).run
+    elif row.type == events.CancelSent.type:
+        yield events.CancelSent.from_row(row).run
+
+
 def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
     """Yield changes by settling or releasing attempts that do not hold the job in its epoch (S3)."""
     named = {(one.job, one.epoch) for one in commit.sent if isinstance(one, _OF_HOLDERS)}
     if not named or not all(isinstance(one, _OF_HOLDERS) for one in commit.sent):
         return
     holders = {job_key(job).run for job, epoch in named if _is_held(tables, job_key(job), epoch)}
+    addressed = {
+        run for row in inserted(commit.changes, HistoryRow) if row.run in holders for run in _addressed(row)
+    }
     for change in commit.changes:
         if isinstance(change, Update) and isinstance(change.record, Run):
             before = tables.runs[change.record.key]
             ours = {before.key, job_key(before.parent).run if before.parent else ""}
-            if not ours & holders:
+            if not ours & holders and before.id not in addressed:
                 yield Violation(
                     "S3", before.key, "the run was changed by attempts that hold none of its jobs"
                 )

@@ -42,7 +42,8 @@ class Scenario:
         expected: Called with a completed run, its input and its result (plain JSON); returns what is wrong with the
             result, or None.
         missing: Called with all rows; returns calls that an operator makes for runs that would wait for ever.
-        at_end: Called with all rows when everything has ended; returns what is wrong with them.
+        at_end: Called with all rows when everything has ended; returns what is wrong with them,
+            each text after the name of an invariant and a colon, or without a name for L1.
         schedules: What happens around schedules; None if there are none.
     """
 

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from holdfast.testing.simulation.gathering_workload import draw_gathering
 from holdfast.testing.simulation.limit_workload import draw_changed_limits
+from holdfast.testing.simulation.message_workload import draw_messages
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.schedule_workload import draw_schedules
 from holdfast.testing.simulation.workload import draw_workload
@@ -16,11 +17,13 @@ RUNS: Final = "runs"
 SCHEDULES: Final = "schedules"
 GATHERING: Final = "gathering"
 LIMITS: Final = "limits"
+MESSAGES: Final = "messages"
 WORKLOADS: Final[Mapping[str, Make]] = {
     RUNS: draw_workload,
     SCHEDULES: draw_schedules,
     GATHERING: draw_gathering,
     LIMITS: draw_changed_limits,
+    MESSAGES: draw_messages,
 }
 
 

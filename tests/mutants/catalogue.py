@@ -16,6 +16,7 @@ from tests.mutants.progress import PROGRESS
 from tests.mutants.queued_steps import QUEUED_STEPS
 from tests.mutants.runs import RUNS
 from tests.mutants.schedules import SCHEDULES
+from tests.mutants.sent_messages import SENT_MESSAGES
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *ATTEMPTS,
@@ -31,5 +32,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *GATHERING,
     *BOUNDED_KEYS,
     *LIMITS,
+    *SENT_MESSAGES,
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}
