@@ -78,10 +78,13 @@ def messages_command(*, screen: Screen, target: Target, generation: int | None, 
     if not found:
         screen.note(f"{safe(run.id)} has no such messages.")
         return
-    rows = table("Row", "Channel", "Sent", "State", "Key")
+    rows = table("Row", "Channel", "Sender", "Sent", "State", "Key")
     for one in found:
         sent = screen.instant(one.sent_at)
-        rows.add_row(str(one.number), safe(one.channel), sent, _state(run, one), safe(one.key or ""))
+        rows.add_row(
+            *(str(one.number), safe(one.channel), safe(one.sender or ""), sent),
+            *(_state(run, one), safe(one.key or "")),
+        )
     screen.write(rows)
 
 

@@ -42,6 +42,8 @@ class MessageInfo:
     """Why it was refused; None if it was not."""
     key: str | None = None
     """The idempotency key that it was sent with, if any."""
+    sender: str | None = None
+    """The id of the run whose function sent it; None if no function did."""
     has_start: bool = False
     """Whether it was sent with a start that creates the next generation if this one ends without receiving it."""
 
@@ -127,5 +129,6 @@ def _info(run: Run, row: HistoryRow, handed: Collection[int], refused: str | Non
         state=state,
         why=refused,
         key=message.key,
+        sender=message.sender,
         has_start=row.number in mailbox.starts,
     )

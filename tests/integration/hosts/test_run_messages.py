@@ -130,6 +130,7 @@ async def test_a_run_replies_to_the_sender_of_a_message(open_engine: OpenEngine)
             assert await knows.result() == "asker"
     received = [event for event in await knows.history() if event.type == "signal.received"]
     assert [event.data["sender"] for event in received] == ["asker"]
+    assert [message.sender for message in await knows.messages()] == ["asker"]
     assert [event.type for event in await asks.history()].count("signal.sent") == 1
     sound(engine)
 
