@@ -93,9 +93,10 @@ class _Outcome(Inbox[Any]):
     @override
     def decoded(self, text: str) -> Any:
         outcome = parse(text)
-        if isinstance(outcome, dict) and outcome.keys() == {"value"}:
-            return decode_input(canonical(outcome["value"]), self._form)
-        if isinstance(outcome, dict) and isinstance(message := outcome.get("error"), str):
+        fields = cast("dict[str, object]", outcome) if isinstance(outcome, dict) else {}
+        if fields.keys() == {"value"}:
+            return decode_input(canonical(fields["value"]), self._form)
+        if isinstance(message := fields.get("error"), str):
             return _Failed(message)
         raise InvalidValueError("a completion", ("it has neither a value nor an error",))
 

@@ -50,12 +50,10 @@ class Given:
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement of the application and return its rows."""
         found = self._run(self._execute, sql)
-        if isinstance(found, list):  # Django
-            rows: Any = found
-        else:
-            has_rows = getattr(found, "returns_rows", None)  # SQLAlchemy
-            rows = self._run(found.fetchall) if has_rows or (has_rows is None and found.description) else []
-        return list(map(tuple, rows))
+        has_rows = getattr(found, "returns_rows", None)  # of SQLAlchemy; drivers have a description
+        if has_rows or (has_rows is None and found.description):
+            return list(map(tuple, self._run(found.fetchall)))
+        return []
 
     def commit(self) -> None:
         self._run(self._commit)
@@ -199,9 +197,9 @@ def _django(url: str) -> Generator[Given]:
             atomic.__exit__(None, None, None)
 
     def execute(sql: str) -> object:
-        with begin().cursor() as cursor:
-            cursor.execute(sql)
-            return cursor.fetchall() if cursor.description else []
+        cursor = begin().cursor()
+        cursor.execute(sql)
+        return cursor
 
     def rollback() -> None:
         if state["begun"] and not state["ended"]:

@@ -248,7 +248,7 @@ async def test_a_token_that_is_made_up_stores_nothing(open_engine: OpenEngine) -
         ]
         for text in invalid:
             with pytest.raises(InvalidArgumentError, match="not the token of a completion"):
-                await engine.complete(text, Decision(approved=True))  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue]
+                await engine.complete(text, Decision(approved=True))  # type: ignore[call-overload] # pyright: ignore[reportArgumentType]
         with pytest.raises(UnstorableValueError):
             await engine.complete(token, object())
         with pytest.raises(InvalidArgumentError):

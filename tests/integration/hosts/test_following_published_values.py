@@ -192,6 +192,6 @@ async def test_invalid_requests_are_refused_at_once(open_engine: OpenEngine) -> 
     with pytest.raises(InvalidValueError):
         await run.wait_for_published("progress", int)
     with pytest.raises(InvalidArgumentError):
-        await run.wait_for_published("progress", timeout="soon")  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue]
+        await run.wait_for_published("progress", timeout="soon")  # type: ignore[call-overload] # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError):
-        await all_of(run.published_values(1))  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue]
+        await all_of(run.published_values(1))  # type: ignore[call-overload] # pyright: ignore[reportArgumentType]

@@ -42,7 +42,7 @@ def ship(items: list[str]) -> str:
 @dataclass
 class Cart:
     owner: str
-    items: list[str] = field(default_factory=list)
+    items: list[str] = field(default_factory=list[str])
     is_paid: asyncio.Event = field(default_factory=asyncio.Event)
 
     @update
