@@ -6,7 +6,7 @@ from typing import Final, cast
 import attrs
 
 from holdfast.kernel.values.classes import class_codec, named_tuple_codec, typed_dict_codec
-from holdfast.kernel.values.codec import Codec, Kind
+from holdfast.kernel.values.codec import Codec, Kind, Mismatch
 from holdfast.kernel.values.containers import (
     DICTS,
     LISTS,
@@ -17,6 +17,7 @@ from holdfast.kernel.values.containers import (
     tuple_codec,
     union_codec,
 )
+from holdfast.kernel.values.converters import Converter, add_converter, converter_codec, converter_of
 from holdfast.kernel.values.models import model_codec
 from holdfast.kernel.values.plain_json import PLAIN_FORMS, PLAIN_JSON
 from holdfast.kernel.values.scalars import SCALARS, enum_codec, literal_codec
@@ -56,6 +57,26 @@ def codec_for(form: Form) -> Codec:
     _CODECS.update(builder.finished())
     _CODECS[form] = _CODECS[unwrap(form)]
     return _CODECS[form]
+
+
+def register(converter: Converter, example: object) -> None:
+    """Register a converter, if it stores the example, and no type that contains its class was used. DefinitionError."""
+    if converter_of(converter.cls) is not None:
+        return
+    if converter.cls in SCALARS or converter.cls in PLAIN_FORMS or converter.cls in _CODECS:
+        raise DefinitionError(
+            f"register_converter: {show(converter.cls)} is stored without a converter already; register it before the"
+            " first step, workflow or channel that has the type"
+        )
+    codec = converter_codec(converter, codec_for(converter.stored_as))
+    try:
+        codec.encode(example)
+    except Mismatch as error:
+        reason = error.problems[0].reason
+        raise DefinitionError(
+            f"register_converter: the example of {show(converter.cls)} can't be stored: {reason}"
+        ) from None
+    add_converter(converter)
 
 
 class _Builder:
@@ -121,6 +142,8 @@ class _Builder:
             return PLAIN_JSON
         if form in SCALARS:
             return SCALARS[form]
+        if (converter := converter_of(form)) is not None:
+            return converter_codec(converter, self.codec_of(converter.stored_as, "its stored form"))
         if is_literal(form):
             return literal_codec(form)
         if len(members(form)) > 1:
@@ -172,6 +195,8 @@ def _kinds(form: Form) -> frozenset[Kind]:
         return PLAIN_JSON.kinds
     if form in SCALARS:
         return SCALARS[form].kinds
+    if (converter := converter_of(form)) is not None:
+        return _kinds(converter.stored_as)
     if is_literal(form):
         return literal_codec(form).kinds
     if len(several := members(form)) > 1:

@@ -23,6 +23,7 @@ import attrs
 from holdfast.kernel.values.codec import KINDS, Kind, quoted, segment
 from holdfast.kernel.values.codec_factory import codec_for
 from holdfast.kernel.values.containers import DICTS, LISTS, SETS
+from holdfast.kernel.values.converters import converter_of
 from holdfast.kernel.values.plain_json import PLAIN_FORMS
 from holdfast.kernel.values.type_forms import (
     Form,
@@ -126,6 +127,8 @@ class _Writer:
         origin = origin_of(form)
         if form in PLAIN_FORMS:
             return {}
+        if (converter := converter_of(form)) is not None:
+            return self.schema(converter.stored_as)
         if form in _SCALARS:
             return dict(_SCALARS[form])
         if is_literal(form):

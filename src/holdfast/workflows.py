@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.completion_policies import (
     TolerateFailures,
 )
 from holdfast.kernel.authoring.conditions import updates_done, wait_until
+from holdfast.kernel.authoring.converters import register_converter
 from holdfast.kernel.authoring.external import ExternalStage
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.nodes import PlanNode
@@ -55,6 +56,7 @@ __all__ = [
     "cancel_run",
     "new_completion",
     "parallel_map",
+    "register_converter",
     "run_info",
     "signal_run",
     "updates_done",
