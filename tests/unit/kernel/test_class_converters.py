@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
+from typing_extensions import override
 
 from holdfast.kernel.values import decode, encode
 from holdfast.kernel.values.schemas import schema_of
@@ -19,12 +20,15 @@ class Money:
         amount, self.currency = text.split()
         self.cents = round(float(amount) * 100)
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Money) and (self.cents, self.currency) == (other.cents, other.currency)
 
+    @override
     def __hash__(self) -> int:
         return hash((self.cents, self.currency))
 
+    @override
     def __str__(self) -> str:
         return f"{self.cents / 100:.2f} {self.currency}"
 
@@ -103,6 +107,7 @@ class Thing:
     def __init__(self, number: int = 1) -> None:
         self.number = number
 
+    @override
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Thing) and self.number == other.number
 
@@ -117,6 +122,10 @@ def _fails(_: object) -> Any:
     raise KeyError("no")
 
 
+def _another(_: object) -> Thing:
+    return Thing(9)
+
+
 async def _later(_: object) -> Any: ...
 
 
@@ -126,7 +135,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "dump of another type": ({"dump": str}, "its stored form is wrong: expected int, got str"),
     "load fails": ({"load": _fails}, "Thing rejected the value: KeyError"),
     "load of another class": ({"load": str}, "load= of .*Thing returned str"),
-    "loses data": ({"load": lambda _: Thing(9)}, "it would change when it is read back"),  # type: ignore[dict-item]
+    "loses data": ({"load": _another}, "it would change when it is read back"),
     "no function": ({"dump": "str"}, "must be a function of one argument"),
     "coroutine": ({"load": _later}, "must be a function of one argument"),
     "another example": ({"example": 7}, "expected .*Thing, got int"),
@@ -149,7 +158,7 @@ def test_a_class_is_registered_once_and_before_it_is_used() -> None:
     encode(Bill(Money("1 EUR")), Bill)
     for known in (Bill, int, str):
         with pytest.raises(DefinitionError, match="is stored without a converter already"):
-            register_converter(known, stored_as=str, dump=repr, load=known, example=known)  # type: ignore[arg-type, misc, type-var] # pyright: ignore[reportArgumentType]
+            register_converter(known, stored_as=str, dump=repr, load=known, example=known)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     with pytest.raises(DefinitionError, match="is not a class"):
         register_converter("Money", stored_as=str, dump=str, load=Money, example=Money("5 EUR"))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
@@ -159,6 +168,7 @@ def test_a_value_that_would_come_back_unequal_is_refused() -> None:
         def __init__(self, number: float) -> None:
             self.number = number
 
+        @override
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Rounded) and self.number == other.number
 
