@@ -21,6 +21,7 @@ IMPORTS = {
     "AsyncIterator": "collections.abc",
     "async_bodies": "holdfast.hosts.client",
     "RunHandle": "holdfast.hosts.client.run_handle",
+    "TransactionCalls": "holdfast.hosts.client.transactions",
     "ScheduleHandle": "holdfast.hosts.client.schedule_handle",
     "in_thread": "holdfast.hosts.execution.threads",
     "iterate_in_thread": "holdfast.hosts.execution.threads",
@@ -45,6 +46,8 @@ class Facade(NamedTuple):
     """Methods that do not read the store before they return: they are called without a thread."""
     bodies: bool = True
     """Whether methods that `BODIES` has a function for call that."""
+    calls: str | None = None
+    """The class of `self._calls`, whose method `make` makes each call in a thread; `in_thread` does if None."""
     omitted: frozenset[str] = frozenset()
     """Public methods that only hosts use, or that the async class has by hand."""
 
@@ -85,6 +88,7 @@ FACADES = (
         name="TransactionalEngine",
         summary="The engine within a transaction of the application, for async code.",
         bodies=False,
+        calls="TransactionCalls",
     ),
     Facade(
         source="hosts/client/sync_limits.py",
@@ -202,8 +206,11 @@ class Module:
         attributes = re.search(r"Attributes:\n((?: {8}\w+: .*\n)+)", docstring)
         yield f"class {facade.name}({bases}):" if bases else f"class {facade.name}:"
         yield f"    {docstring}\n"
-        yield f"    def __init__(self, sync: {ast.unparse(_applied(sync))}) -> None:"
+        calls = "" if facade.calls is None else f", calls: {facade.calls}"
+        yield f"    def __init__(self, sync: {ast.unparse(_applied(sync))}{calls}) -> None:"
         yield "        self._sync = sync"
+        if calls:
+            yield "        self._calls = calls"
         for name in re.findall(r"(\w+): ", attributes[1]) if attributes else ():
             yield f"        self.{name} = sync.{name}"
         for method in sync.body:
@@ -248,7 +255,7 @@ class Module:
             yield from (f"{one} = list({one})" for one in _iterables(method))
             # A lambda and not `partial`, with which pyright loses the type variables of the method.
             call = f"lambda: {called}({', '.join(given)})" if given else called
-            found = f"await in_thread({call})"
+            found = f"await {'in_thread' if self.facade.calls is None else 'self._calls.make'}({call})"
             if _is_iterator(method):
                 yield f"found = {found}"
                 yield "async for one in iterate_in_thread(found):"

@@ -4,8 +4,10 @@ Those of drivers are in the folder of the database. Nothing is imported that the
 """
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import attrs
 from sqlalchemy import Connection, TextClause, event
@@ -134,6 +136,19 @@ def application_connection(
     if found is None:
         raise InvalidArgumentError("connection", f"within: {given!r:.80} is no connection; give {_ACCEPTED}")
     return found
+
+
+_locks: Final[WeakKeyDictionary[object, threading.Lock]] = WeakKeyDictionary()
+_locks_guard: Final = threading.Lock()
+
+
+def lock_of(given: object) -> threading.Lock:
+    """Return the lock of a connection or session. One without weak references is used by a single thread."""
+    with _locks_guard:
+        try:
+            return _locks.setdefault(given, threading.Lock())
+        except TypeError:
+            return threading.Lock()
 
 
 def is_of(given: object, module: str, *classes: str) -> bool:

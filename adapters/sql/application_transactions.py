@@ -1,5 +1,6 @@
 """Commands in a transaction of the application: statements on its connection, within a savepoint."""
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -9,7 +10,7 @@ from holdfast.adapters.sql.database import NONE, Parameters
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
-from holdfast.ports.errors import ConflictError, HoldfastError, SchemaError, WrongStoreError
+from holdfast.ports.errors import ConflictError, SchemaError, WrongStoreError
 from holdfast.ports.persistence import Transaction
 
 R = TypeVar("R")
@@ -34,12 +35,18 @@ class SqlApplicationTransaction:
         joining: Joining,
         statements: Statements,
         store_id: Callable[[], str],
+        connection_lock: threading.Lock,
     ) -> None:
-        """`store_id` returns the identity of the store, by a connection of its own."""
+        """`store_id` returns the identity of the store, by a connection of its own.
+
+        `connection_lock` is one lock for each connection: of two calls at the same time, the end of one savepoint would
+        undo or release what the other has written.
+        """
         self._connection = connection
         self._joining = joining
         self._statements = statements
         self._store_id = store_id
+        self._lock = connection_lock
 
     @property
     def excludes_writers(self) -> bool:
@@ -48,6 +55,10 @@ class SqlApplicationTransaction:
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
         """See `ApplicationTransaction.join`."""
+        with self._lock:
+            return self._join(work)
+
+    def _join(self, work: Callable[[Transaction], R]) -> R:
         self._connection.flush()  # errors of the application's own rows are its own
         if self._connection.vendor != self._joining.vendor:
             raise WrongStoreError(
@@ -55,13 +66,16 @@ class SqlApplicationTransaction:
             )
         link = _Link(self._connection, self._joining, self._store_id())
         self._joining.begin(self._connection)
+        return self._in_savepoint(work, link)
+
+    def _in_savepoint(self, work: Callable[[Transaction], R], link: "_Link") -> R:
         for tried in range(1, CONFLICTS_MAX + 1):
             link.execute(_SAVE)
             try:
                 result = self._attempt(work, link)
             except BaseException as error:
                 # If that fails too, the connection is lost, or the transaction ended: then nothing of ours stays.
-                with suppress(HoldfastError):
+                with suppress(Exception):
                     link.execute(_UNDO)
                     link.execute(_RELEASE)
                 if not isinstance(error, ConflictError) or tried == CONFLICTS_MAX:

@@ -65,7 +65,7 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-from holdfast.adapters.sql.application_connections import application_connection
+from holdfast.adapters.sql.application_connections import application_connection, lock_of
 from holdfast.adapters.sql.application_transactions import SqlApplicationTransaction
 from holdfast.adapters.sql.database import ChangedError, Link
 from holdfast.adapters.sql.databases import kind_of, url_forms
@@ -240,7 +240,8 @@ class SqlPersistence:
         if joining is None:
             raise InvalidTransactionError("transactions of this database can't be joined")
         given = application_connection(connection, run_async, joining)
-        return SqlApplicationTransaction(given, joining, self._statements, self._identity)
+        lock = lock_of(connection)
+        return SqlApplicationTransaction(given, joining, self._statements, self._identity, lock)
 
     def _identity(self) -> str:
         """Return the identity of the store, which is read once."""

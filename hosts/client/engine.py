@@ -14,7 +14,7 @@ from holdfast.hosts.client.namespaces import Namespaces
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
 from holdfast.hosts.client.transactional_engine import TransactionalEngine
-from holdfast.hosts.client.transactions import application_transaction, into_running_loop
+from holdfast.hosts.client.transactions import TransactionCalls
 from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.wiring.ai_settings import AiSettings
@@ -211,8 +211,9 @@ class Engine(EngineMethods):
             InvalidArgumentError: `connection` is none of these, or no event loop of asyncio is running.
             InvalidTransactionError: The store is in memory.
         """
-        transaction = application_transaction(self.core, connection, into_running_loop())
-        return TransactionalEngine(SyncTransactionalEngine(self.client, transaction))
+        calls = TransactionCalls()
+        transaction = calls.transaction(self.core, connection)
+        return TransactionalEngine(SyncTransactionalEngine(self.client, transaction), calls)
 
     @property
     def sync(self) -> SyncEngine:

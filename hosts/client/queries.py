@@ -4,6 +4,7 @@ A query needs no worker. An update is validated on the replay before it is store
 carries it out.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -22,6 +23,7 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.queries import Query, UpdateCall, names_of, query_of, update_of
 from holdfast.kernel.commands import Command, RunCreate, RunCreated, RunUpdate, RunUpdated
+from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.updates import NowhereError, RejectedError
 from holdfast.kernel.history import events
@@ -99,17 +101,24 @@ def store_update_with_start(
 ) -> tuple[RunCreated, StoredUpdate]:
     """Start a run, or find the one that the start returns, and store an update for it, in one transaction.
 
-    The validator runs on a replay of the run that is active now, if there is one. Raises what a start raises, and what
-    `store_update` raises.
+    Without a key, the validator runs on a replay of the run that is active now, if there is one. Raises what a start
+    raises, and what `store_update` raises.
     """
     client.core.connect()
     run_id, key = start.id or "", start.idempotency_key
     run = client.core.stores.persistence.read(FindRun(RunName(client.core.namespace, run_id)))
-    active = None if run is None or run.status in TERMINAL else run
-    command = _update_command(client, run_id, active, call, None if key is None else f"{key}/update")
+    # A repeated call with a key is not validated again: the run may be another generation by now.
+    active = None if run is None or run.status in TERMINAL or key is not None else run
+    command = _update_command(client, run_id, active, call, None if key is None else _key_of_update(key))
     commands: tuple[Command[object], ...] = (start, command)
     created, updated = cast("tuple[RunCreated, RunUpdated]", tuple(client.dispatch_together(commands)))
     return created, StoredUpdate(run_id=run_id, run=updated.run, update=call.update, number=updated.number)
+
+
+def _key_of_update(key: str) -> str:
+    """Return the idempotency key of the update that is stored with a start."""
+    made = f"{key}/update"
+    return made if len(made) <= IDEMPOTENCY_KEY_MAX else f"update/{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _update_command(

@@ -9,7 +9,7 @@ from typing_extensions import TypeVar
 from holdfast.hosts.client.run_handle import RunHandle
 from holdfast.hosts.client.schedule_handle import ScheduleHandle
 from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
-from holdfast.hosts.execution.threads import in_thread
+from holdfast.hosts.client.transactions import TransactionCalls
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.schedules import Schedule
@@ -34,8 +34,9 @@ class TransactionalEngine:
     - UnavailableError: A deadlock, a timeout or a lost connection. Roll back, and try the transaction again.
     """
 
-    def __init__(self, sync: SyncTransactionalEngine) -> None:
+    def __init__(self, sync: SyncTransactionalEngine, calls: TransactionCalls) -> None:
         self._sync = sync
+        self._calls = calls
 
     async def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> RunHandle[R]:
         """Start a run and return its handle. The run exists once the transaction is committed.
@@ -55,7 +56,7 @@ class TransactionalEngine:
             IdempotencyConflictError: The key was used for another command.
             UnknownWorkflowError: The engine does not have this workflow.
         """
-        return RunHandle(await in_thread(lambda: self._sync.start(call, **options)))
+        return RunHandle(await self._calls.make(lambda: self._sync.start(call, **options)))
 
     async def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
@@ -72,7 +73,9 @@ class TransactionalEngine:
             InvalidValueError, UnstorableValueError, IdempotencyConflictError, UnknownWorkflowError: As `start`.
         """
         calls = list(calls)
-        return [RunHandle(one) for one in await in_thread(lambda: self._sync.start_all(calls, **options))]
+        return [
+            RunHandle(one) for one in await self._calls.make(lambda: self._sync.start_all(calls, **options))
+        ]
 
     async def signal(
         self, run_id: str, signal: Signal, /, *, idempotency_key: str | None = None
@@ -91,7 +94,9 @@ class TransactionalEngine:
                 `RunHandle.signal`.
             InvalidArgumentError: `run_id` is not a string, or `signal` is not a signal.
         """
-        return await in_thread(lambda: self._sync.signal(run_id, signal, idempotency_key=idempotency_key))
+        return await self._calls.make(
+            lambda: self._sync.signal(run_id, signal, idempotency_key=idempotency_key)
+        )
 
     async def cancel(self, run_id: str, /, *, reason: str = "") -> RunStopped:
         """Cancel a run. Does nothing if it has ended. It locks the run until the transaction ends: do it last.
@@ -104,7 +109,7 @@ class TransactionalEngine:
             RunNotFoundError: The run does not exist.
             InvalidArgumentError: `run_id` is not a string.
         """
-        return await in_thread(lambda: self._sync.cancel(run_id, reason=reason))
+        return await self._calls.make(lambda: self._sync.cancel(run_id, reason=reason))
 
     async def create_schedule(self, schedule: Schedule[object], /) -> ScheduleHandle:
         """Create a schedule, and return its handle. It exists once the transaction is committed.
@@ -116,7 +121,7 @@ class TransactionalEngine:
             InvalidArgumentError, InvalidValueError, UnstorableValueError, ScheduleExistsError, UnknownWorkflowError,
                 InvalidCommandError: As `Engine.create_schedule`.
         """
-        return ScheduleHandle(await in_thread(lambda: self._sync.create_schedule(schedule)))
+        return ScheduleHandle(await self._calls.make(lambda: self._sync.create_schedule(schedule)))
 
     async def remove_schedule(self, name: str, /) -> bool:
         """Remove a schedule. Its runs stay. Return whether it existed.
@@ -127,4 +132,4 @@ class TransactionalEngine:
         Raises:
             InvalidArgumentError: `name` is not a string.
         """
-        return await in_thread(lambda: self._sync.remove_schedule(name))
+        return await self._calls.make(lambda: self._sync.remove_schedule(name))

@@ -1,12 +1,20 @@
 """Transactions of the application, to carry out commands in."""
 
 import asyncio
+import concurrent.futures
+import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any, TypeVar
 
+from anyio import CancelScope
+
+from holdfast.hosts.execution.caught_calls import CaughtCall
+from holdfast.hosts.execution.threads import begin_in_thread
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.application_transactions import ApplicationTransaction, JoinsTransactions, RunAsync
 from holdfast.ports.errors import InvalidArgumentError, InvalidTransactionError
+
+R = TypeVar("R")
 
 
 def application_transaction(
@@ -19,17 +27,87 @@ def application_transaction(
     return store.application_transaction(connection, run_async)
 
 
-def into_running_loop() -> RunAsync:
-    """Return what runs coroutine functions in the running event loop, from other threads. InvalidArgumentError."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        raise InvalidArgumentError(
-            "connection",
-            "within: no event loop of asyncio is running here; in synchronous code use `engine.sync.within(...)`",
-        ) from None
+class TransactionCalls:
+    """The calls of an async application in one of its transactions: made in threads, with statements in its event loop.
 
-    def run_async(call: Callable[[], Coroutine[Any, Any, Any]]) -> object:
-        return cast("object", asyncio.run_coroutine_threadsafe(call(), loop).result())
+    They take none of the engine's threads for calls, as they may wait for locks of other transactions. A cancelled call
+    is left when its statement was cancelled and its savepoint undone: later, the application may use the connection.
+    """
 
-    return run_async
+    def __init__(self) -> None:
+        """InvalidArgumentError if no event loop of asyncio is running here."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidArgumentError(
+                "connection",
+                "within: no event loop of asyncio is running here; in synchronous code use `engine.sync.within(...)`",
+            ) from None
+
+    def transaction(self, core: Core, connection: object) -> ApplicationTransaction:
+        """Return the transaction that is open on an async connection."""
+        return application_transaction(core, connection, self._execute)
+
+    async def make(self, call: Callable[[], R]) -> R:
+        """Make a call in a thread, to its end. If the caller is cancelled, its statement is cancelled first."""
+        statements = _Statements(self._loop)
+
+        def make() -> R:
+            _current.statements = statements
+            try:
+                return call()
+            finally:
+                _current.statements = None
+
+        caught = CaughtCall(make)
+        done = begin_in_thread(caught)
+        cancelled: asyncio.CancelledError | None = None
+        with CancelScope(shield=True):
+            while not done.is_set():
+                try:
+                    await done.wait()
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    statements.cancel()
+        if cancelled is not None:
+            raise cancelled
+        return caught.result()
+
+    def _execute(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        statements: _Statements | None = getattr(_current, "statements", None)
+        assert statements is not None, "a statement of an async connection outside of a call"
+        return statements.execute(call)
+
+
+_current = threading.local()
+
+
+class _Statements:
+    """The statements of one call, made one after the other in the event loop of the application."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._running: concurrent.futures.Future[Any] | None = None
+        self._is_cancelled = False
+
+    def execute(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Run a coroutine function in the loop and return its result. CancelledError if the call is cancelled."""
+        with self._lock:
+            if self._is_cancelled:
+                self._is_cancelled = False  # what follows undoes the savepoint
+                raise concurrent.futures.CancelledError
+            future = self._running = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        try:
+            return future.result()
+        finally:
+            with self._lock:
+                self._running = None
+
+    def cancel(self) -> None:
+        """Cancel the statement that runs, or else the next one."""
+        with self._lock:
+            if self._running is None:
+                self._is_cancelled = True
+            else:
+                self._running.cancel()

@@ -41,7 +41,8 @@ _PAGE: Final = 1_000
 
 
 def _new_secret() -> str:
-    return secrets.token_urlsafe(_SECRET_BYTES)
+    """Return a secret as it is recorded: with a prefix that no token has, so that no other result passes for one."""
+    return _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 @attrs.frozen
@@ -133,19 +134,23 @@ class Completion(Generic[T]):
             except ChannelClosedError:
                 pass  # another task of the function has received it
             else:
-                self._received.append(outcome)
+                if not self._received:  # of two tasks, each may have received an outcome
+                    self._received.append(outcome)
                 await self._close()
-        (outcome,) = self._received
+        outcome = self._received[0]
         if isinstance(outcome, _Failed):
             raise CompletionFailedError(outcome.message)
         return cast("T", outcome)
 
     async def _close(self) -> None:
-        """Close the channel. Outcomes that were stored before, at the same time as the first one, are dropped."""
-        inboxes = loop_for("Completion.result()").inboxes
-        while not inboxes.is_closed(self._outcome.name):
-            if inboxes.has(self._outcome.name):
-                await self._outcome.receive()
+        """Close the channel. Outcomes that were stored before, at the same time as the first one, are dropped.
+
+        They are taken undecoded: a receive would skip one of another type, and wait for the next.
+        """
+        inboxes, name = loop_for("Completion.result()").inboxes, self._outcome.name
+        while not inboxes.is_closed(name):
+            if inboxes.has(name):
+                await inboxes.take((name,), lambda message: message)
             else:
                 try:
                     await self._outcome.close()
@@ -168,7 +173,7 @@ async def new_completion(type: TypeForm[T], /) -> Completion[T]:
     loop_for("new_completion()")
     check_storable(type, "a completion can't have values of this type")
     secret = await side_effect(_new_secret)
-    return Completion(CompletionToken(run_info().id, secret), type)
+    return Completion(CompletionToken(run_info().id, secret.removeprefix(_PREFIX)), type)
 
 
 def is_known(persistence: Persistence, run: Run, token: CompletionToken) -> bool:
@@ -176,7 +181,7 @@ def is_known(persistence: Persistence, run: Run, token: CompletionToken) -> bool
 
     Anyone can make up a token for a run whose id is known: nothing must be stored for it.
     """
-    secret = canonical(token.secret).encode()
+    secret = canonical(_PREFIX + token.secret).encode()
     rows = newest_rows(persistence, run, events.StepCompleted.type, _PAGE)
     texts = (row.payload.inline for row in rows if row.payload is not None)
     return any(hmac.compare_digest(text.encode(), secret) for text in texts if text is not None)

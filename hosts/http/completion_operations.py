@@ -23,7 +23,7 @@ _ERRORS: Final = (InvalidArgumentError, CompletionNotFoundError, AlreadyComplete
 class CompletionValue:
     """The value of a completion."""
 
-    value: object = None
+    value: object
     """The value, of the type that its function waits for."""
 
 

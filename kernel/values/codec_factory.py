@@ -69,6 +69,10 @@ def register(converter: Converter, example: object) -> None:
             " first step, workflow or channel that has the type"
         )
     codec = converter_codec(converter, codec_for(converter.stored_as))
+    if converter.cls in _CODECS:
+        raise DefinitionError(
+            f"register_converter: the stored form of {show(converter.cls)} contains the class itself"
+        )
     try:
         codec.encode(example)
     except Mismatch as error:

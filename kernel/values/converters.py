@@ -40,6 +40,10 @@ def checked_converter(cls: Any, stored_as: Form, dump: Any, load: Any) -> Conver
     """Return a converter whose class and functions are what they must be. DefinitionError if they are not."""
     if not isinstance(cls, type):
         raise DefinitionError(f"register_converter: {cls!r:.80} is not a class")
+    if getattr(cls, "__parameters__", ()):
+        raise DefinitionError(
+            f"register_converter: {show(cls)} is generic; register a class without type parameters, such as a subclass"
+        )
     for name, function in (("dump", dump), ("load", load)):
         if not callable(function) or inspect.iscoroutinefunction(function):
             raise DefinitionError(
@@ -69,7 +73,12 @@ def converter_codec(converter: Converter, inner: Codec) -> Codec:
         except Mismatch as error:
             problem = error.problems[0]
             raise unstorable(f"its stored form{problem.path} is wrong: {problem.reason}") from None
-        if back != value:
+        try:
+            is_same = bool(back == value)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise unstorable(f"the __eq__ of {show(cls)} must return a bool; it failed: {what}") from error
+        if not is_same:
             raise unstorable(
                 f"it would change when it is read back: load= of {show(cls)} returned {described(back)}, which is not"
                 " equal to it; store all that its __eq__ compares, and define __eq__"

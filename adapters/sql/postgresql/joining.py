@@ -55,14 +55,17 @@ class PostgresJoining:
     def driver_connection(self, given: object, run_async: RunAsync | None, /) -> ApplicationConnection | None:
         """See `Joining.driver_connection`: psycopg, and psycopg2 for Django."""
         if run_async is not None:
-            is_known = self.is_async(given)
-            return _Async(cast("psycopg.AsyncConnection[Any]", given), run_async) if is_known else None
+            if not self.is_async(given):
+                return None
+            _check_pipeline(cast("psycopg.AsyncConnection[Any]", given))
+            return _Async(cast("psycopg.AsyncConnection[Any]", given), run_async)
         if is_of(given, "psycopg", "Connection"):
             from psycopg import Cursor
             from psycopg.rows import tuple_row
 
             # Not `connection.cursor()`: its classes of cursors and rows are the application's.
             connection = cast("psycopg.Connection[Any]", given)
+            _check_pipeline(connection)
             return _Sync(lambda: Cursor(connection, row_factory=tuple_row))
         if is_of(given, "psycopg2.extensions", "connection"):
             cursor_class = sys.modules["psycopg2.extensions"].cursor
@@ -108,9 +111,17 @@ class PostgresJoining:
         sqlstate: str | None = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
         if sqlstate in _UNUSABLE:
             return InvalidTransactionError(_UNUSABLE[sqlstate])
-        if sqlstate is not None:
+        # Drivers have no SQLSTATE for a connection that is lost or closed.
+        is_lost = {"OperationalError", "InterfaceError"} & {base.__name__ for base in type(cause).__mro__}
+        if sqlstate is not None or is_lost:
             return from_sqlstate(sqlstate, f"{type(cause).__name__}: {cause}")
         return None
+
+
+def _check_pipeline(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> None:
+    """Raise InvalidTransactionError if a connection sends statements before it has the answers to earlier ones."""
+    if not connection.closed and connection.pgconn.pipeline_status:
+        raise InvalidTransactionError("the connection is in pipeline mode: leave that first")
 
 
 @lru_cache(maxsize=256)

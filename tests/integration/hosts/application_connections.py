@@ -67,6 +67,10 @@ class Given:
             return engine.sync.within(self.connection)
         return _Blocking(self._run(lambda: engine.within(self.connection)), self._run)
 
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Run a coroutine function in the loop of the connection."""
+        return self._run(call)
+
     def _run(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         if self._loop is None:
             return call(*arguments, **options)
@@ -101,7 +105,8 @@ def opened(kind: str, url: str) -> Generator[Given]:
         try:
             yield given
         finally:
-            given.rollback()
+            with contextlib.suppress(Exception):  # the connection may be lost
+                given.rollback()
 
 
 def _engine_url(url: str, driver: str) -> str:

@@ -21,6 +21,7 @@ from holdfast import Every
 from holdfast.adapters.sql.application_transactions import CONFLICTS_MAX
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_transactional_engine import STARTS_MAX
+from holdfast.hosts.execution.threads import CALLS_MAX
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
@@ -39,7 +40,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.transport import Hint
-from tests.integration.hosts.application_connections import KINDS, ONLY_POSTGRES, Given, opened
+from tests.integration.hosts.application_connections import ASYNC, KINDS, ONLY_POSTGRES, Given, opened
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.seats import SEATS, Seats
 from tests.postgres import fresh_database
@@ -662,3 +663,136 @@ def test_a_start_is_a_savepoint_and_one_statement(engine: Engine, url: str) -> N
     words = [" ".join(sql.split()[:2]) for sql in made]
     assert words == ["SAVEPOINT holdfast", "WITH written_0", "RELEASE SAVEPOINT"]
     assert counts == [3, 3]
+
+
+# Calls that are cancelled, and calls at the same time
+
+_ASYNC_PAIRS: Final = pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(
+            (store, kind), marks=pytest.mark.service if store == "postgres" else (), id=f"{store}-{kind}"
+        )
+        for store in ("sqlite", "postgres")
+        for kind in sorted(ASYNC)
+        if store == "postgres" or kind not in ONLY_POSTGRES
+    ],
+)
+
+
+@_ASYNC_PAIRS
+def test_a_cancelled_call_stores_nothing_and_leaves_the_connection_to_its_application(
+    pair: tuple[str, str], url: str, engine: Engine, seats: Seats
+) -> None:
+    cancelled = 0
+    for number in range(12):
+        with opened(pair[1], url) as given:
+            book(given, seats, f"lost{number}")
+
+            async def start(given: Given = given, number: int = number) -> None:
+                async with asyncio.timeout(0.0005 * number):
+                    await engine.within(given.connection).start(note("x" * 300_000), id=f"lost{number}")
+
+            with contextlib.suppress(TimeoutError, HoldfastError):
+                given.run(start)
+                cancelled -= 1
+            cancelled += 1
+            given.rollback()
+            time.sleep(0.01)  # what is still under way would write now
+            book(given, seats, f"kept{number}")
+            given.within(engine).start(ship(1), id=f"kept{number}")
+            given.commit()
+    assert cancelled > 2
+    assert ids(engine) == sorted(f"kept{number}" for number in range(12))
+    assert seats.taken == sorted(f"kept{number}" for number in range(12))
+
+
+_POSTGRES_ASYNC: Final = pytest.mark.parametrize(
+    "pair", [pytest.param(("postgres", kind), marks=pytest.mark.service, id=kind) for kind in sorted(ASYNC)]
+)
+
+
+@_POSTGRES_ASYNC
+def test_a_call_that_waits_for_a_lock_is_cancelled_at_once(
+    pair: tuple[str, str], url: str, engine: Engine
+) -> None:
+    with opened("driver", url) as holder, opened(pair[1], url) as given:
+        holder.within(engine).start(ship(1), id="one")
+
+        async def start() -> None:
+            async with asyncio.timeout(0.1):
+                await engine.within(given.connection).start(ship(2), id="one")
+
+        with pytest.raises(TimeoutError):
+            given.run(start)
+        given.rollback()
+        holder.commit()
+        given.within(engine).start(ship(2), id="two")
+        given.commit()
+    assert ids(engine) == ["one", "two"]
+
+
+@on_postgres
+def test_calls_that_wait_for_locks_hold_up_no_other_calls(url: str, engine: Engine) -> None:
+    async def wait(entered: asyncio.Event) -> None:
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            entered.set()
+            await engine.within(connection).start(ship(1), id="one", if_exists="return")
+
+    async def many(holder: Given) -> None:
+        entered = [asyncio.Event() for _ in range(CALLS_MAX + 2)]
+        async with asyncio.TaskGroup() as tasks:
+            for one in entered:
+                tasks.create_task(wait(one))
+            for one in entered:
+                await one.wait()
+            async with asyncio.timeout(60):
+                assert await engine.count() is not None
+            holder.commit()
+
+    with opened("driver", url) as holder:
+        holder.within(engine).start(ship(1), id="one")
+        asyncio.run(many(holder))
+    assert ids(engine) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "pair", [pytest.param(("postgres", "psycopg AsyncConnection"), marks=pytest.mark.service)]
+)
+def test_calls_at_the_same_time_on_one_connection_come_one_after_the_other(
+    given: Given, engine: Engine
+) -> None:
+    engine.sync.start(ship(1), id="taken")
+
+    async def start_all() -> list[object]:
+        within = engine.within(given.connection)
+        starts = (within.start(ship(1), id="taken" if one % 3 == 2 else f"r{one}") for one in range(9))
+        return list(await asyncio.gather(*starts, return_exceptions=True))
+
+    answers = given.run(start_all)
+    given.commit()
+    assert [type(answer) is RunExistsError for answer in answers] == [False, False, True] * 3
+    assert ids(engine) == sorted(["taken", *(f"r{one}" for one in range(9) if one % 3 != 2)])
+
+
+@_POSTGRES_KINDS
+def test_a_connection_that_is_lost_is_a_clear_error(given: Given, engine: Engine, url: str) -> None:
+    given.within(engine).start(ship(1), id="one")
+    ((backend,),) = given.execute("SELECT pg_backend_pid()")
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (backend,))
+    with pytest.raises(UnavailableError):
+        given.within(engine).start(ship(1), id="two")
+    with contextlib.suppress(Exception):
+        given.rollback()
+    assert ids(engine) == []
+
+
+@on_postgres
+def test_a_connection_in_pipeline_mode_is_refused(engine: Engine, url: str) -> None:
+    with (
+        psycopg.connect(url) as connection,
+        connection.pipeline(),
+        pytest.raises(InvalidTransactionError, match="in pipeline mode"),
+    ):
+        engine.sync.within(connection)

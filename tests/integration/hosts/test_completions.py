@@ -177,6 +177,52 @@ async def test_the_first_of_several_outcomes_counts(open_engine: OpenEngine) -> 
     assert {message.state for message in await run.messages()} == {"received"}
 
 
+@workflow
+async def look_later() -> list[str]:
+    completion = await new_completion(Decision)
+    await ask(completion.token)
+    go = await new_completion(bool)
+    await ask(go.token)
+    await go.result()
+    return list(await asyncio.gather(outcome_of(completion), outcome_of(completion)))
+
+
+async def test_a_value_of_another_type_after_the_first_holds_up_nothing(open_engine: OpenEngine) -> None:
+    engine: Engine = open_engine(look_later)
+    async with Worker(engine):
+        run = await engine.start(look_later())
+        go = await sent(2)
+        for value in (Decision(approved=True), "wrong", Decision(approved=False), {"wrong": 1}):
+            await engine.complete(SENT[0], value)
+        await engine.complete(go, True)
+        assert await run.result(timeout=SOON) == ["True by nobody"] * 2
+
+
+@step
+def order_number() -> str:
+    return "order-17-of-the-shop-in-rome"
+
+
+@workflow
+async def complete_with_step() -> str:
+    completion = await new_completion(Decision)
+    await ask(completion.token)
+    await ask(await order_number())
+    return await outcome_of(completion)
+
+
+async def test_the_result_of_a_step_is_no_secret(open_engine: OpenEngine) -> None:
+    engine: Engine = open_engine(complete_with_step)
+    async with Worker(engine):
+        run = await engine.start(complete_with_step(), id="r")
+        number = await sent(2)
+        with pytest.raises(CompletionNotFoundError):
+            await engine.complete(f"{SENT[0].partition('.')[0]}.{number}", Decision(approved=True))
+        assert await run.messages() == []
+        await engine.complete(SENT[0], Decision(approved=True))
+        assert await run.result(timeout=SOON) == "True by nobody"
+
+
 async def test_a_value_of_another_type_is_skipped_and_shown(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     async with Worker(engine):

@@ -36,6 +36,7 @@ BODIES: Final[Mapping[str, object]] = {
     "browser_session.create": {"credential": "hf_none"},
     "key.create": {"label": "other", "scopes": ["read"], "namespaces": [NAMESPACE]},
     "namespace.create": {"name": "other"},
+    "completion.complete": {"value": 1},
     "completion.fail": {"message": "no longer needed"},
     "worker.register": {"steps": ["shout"], "queues": ["tools"]},
     "task.upload": {"sha256": "0" * 64, "size": 1},
