@@ -2,17 +2,18 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Self, TypeVar, cast
 
 from typing_extensions import override
 
+from holdfast.hosts.client.follow_ups import FOLLOW_UPS
 from holdfast.hosts.client.replay_cache import ReplayCache
 from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.threads import start_in_thread, starts
+from holdfast.hosts.execution.threads import starts
 from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
@@ -111,7 +112,7 @@ class Client(Dispatcher):
             committed()
             self.follow_up(*replies)
 
-        transaction.after_commit(lambda: _begin(follow_up))
+        transaction.after_commit(lambda: FOLLOW_UPS.add(follow_up))
         return replies
 
     @override
@@ -206,21 +207,6 @@ class Client(Dispatcher):
         # The same start, or message, sent again with its key must be the same command, blob included.
         run = _digest(idempotency_key) if idempotency_key else core.stores.ids.new()
         return core.payloads.put(text, BlobOwner(namespace=core.namespace, run=run, stage=what, epoch=0))
-
-
-def _begin(follow_up: Callable[[], None]) -> None:
-    """Carry out what follows from a commit, in a thread: the caller may be an event loop, or the driver."""
-    try:
-        start_in_thread(lambda: _carry_out(follow_up))
-    except RuntimeError:  # the process ends
-        _log.debug("maintenance must complete a command: no thread could be started")
-
-
-def _carry_out(follow_up: Callable[[], None]) -> None:
-    try:
-        follow_up()
-    except Exception as error:  # noqa: BLE001  # the engine may be closed: the commands are committed all the same
-        _log.warning("maintenance must complete a command: %s", error)
 
 
 def _is_start(command: object) -> bool:

@@ -87,27 +87,40 @@ class _Statements:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._lock = threading.Lock()
-        self._running: concurrent.futures.Future[Any] | None = None
+        # Both are used in the event loop only.
+        self._running: asyncio.Task[Any] | None = None
         self._is_cancelled = False
 
     def execute(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine function in the loop and return its result. CancelledError if the call is cancelled."""
-        with self._lock:
+        """Run a coroutine function in the loop, to its end, and return its result. CancelledError if it is cancelled.
+
+        It has ended even then: the next statement, which undoes the savepoint, finds the connection free.
+        """
+        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def begin() -> None:
             if self._is_cancelled:
-                self._is_cancelled = False  # what follows undoes the savepoint
-                raise concurrent.futures.CancelledError
-            future = self._running = asyncio.run_coroutine_threadsafe(call(), self._loop)
-        try:
-            return future.result()
-        finally:
-            with self._lock:
-                self._running = None
+                self._is_cancelled = False
+                outcome.set_exception(concurrent.futures.CancelledError())
+                return
+            self._running = self._loop.create_task(call())
+            self._running.add_done_callback(lambda task: _hand_over(task, outcome))
+
+        self._loop.call_soon_threadsafe(begin)
+        return outcome.result()
 
     def cancel(self) -> None:
-        """Cancel the statement that runs, or else the next one."""
-        with self._lock:
-            if self._running is None:
-                self._is_cancelled = True
-            else:
-                self._running.cancel()
+        """Cancel the statement that runs, or else the next one. Called in the event loop."""
+        if self._running is None or self._running.done():
+            self._is_cancelled = True
+        else:
+            self._running.cancel()
+
+
+def _hand_over(task: asyncio.Task[Any], outcome: "concurrent.futures.Future[Any]") -> None:
+    if task.cancelled():
+        outcome.set_exception(concurrent.futures.CancelledError())
+    elif (error := task.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
