@@ -1,8 +1,13 @@
 """Follow-ups are made in one thread, in order, whatever some of them raise."""
 
 import threading
+from functools import partial
 
 from holdfast.hosts.client.follow_ups import FollowUps
+
+
+def wait_for(event: threading.Event) -> None:
+    event.wait(60)
 
 
 def test_all_are_made_in_order_in_few_threads() -> None:
@@ -19,9 +24,9 @@ def test_all_are_made_in_order_in_few_threads() -> None:
         if number == 99:
             done.set()
 
-    follow_ups.add(lambda: go.wait(60) and None)
+    follow_ups.add(partial(wait_for, go))
     for number in range(100):
-        follow_ups.add(lambda number=number: call(number))  # type: ignore[misc]
+        follow_ups.add(partial(call, number))
     go.set()
     assert done.wait(60)
     assert made == list(range(100))
@@ -38,7 +43,7 @@ def test_a_later_one_is_made_after_the_thread_has_ended() -> None:
 
 def test_a_forked_child_begins_without_those_of_its_parent() -> None:
     follow_ups, go, made = FollowUps(), threading.Event(), threading.Event()
-    follow_ups.add(lambda: go.wait(60) and None)
+    follow_ups.add(partial(wait_for, go))
     follow_ups.renew()
     follow_ups.add(made.set)
     assert made.wait(60)
