@@ -162,6 +162,7 @@ def test_the_corpus_is_large() -> None:
     assert len(ALL) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("number", range(len(ALL)), ids=[call.definition.name for call, _ in ALL])
 def test_a_worker_that_is_lost_after_a_commit_changes_nothing(number: int) -> None:

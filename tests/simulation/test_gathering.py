@@ -20,6 +20,7 @@ def test_each_start_is_in_one_run_whatever_goes_wrong() -> None:
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_trace_on_both_stores() -> None:
     with stores("memory") as memory, stores("sqlite") as sqlite:
         one, again, other = (

@@ -36,6 +36,7 @@ def test_each_message_arrives_once_whatever_goes_wrong(monkeypatch: pytest.Monke
     assert min(seen[fate] for fate in ("refused", "closed", "unknown")) >= 1, seen
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_trace_on_both_stores() -> None:
     with stores("memory") as memory, stores("sqlite") as sqlite:
         one, again, other = (

@@ -38,6 +38,7 @@ UNREAD = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_sinks", [False, True])
 def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, with_sinks: bool

@@ -16,6 +16,7 @@ OpenEngine = Callable[..., Engine]
 SOON = timedelta(minutes=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 def test_two_workers_start_no_more_than_the_rate_and_at_once_when_it_fits(
     open_engine: OpenEngine, key: str | None

@@ -165,6 +165,7 @@ def message_of(engine: Engine, run: Run) -> JobMessage:
     return JobMessage(job_id=job.key.text, epoch=job.epoch)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_resuming")
 @pytest.mark.parametrize("kind", ["kind", "plan", "progress"])
 def test_maintenance_wakes_the_others(

@@ -195,6 +195,7 @@ async def test_a_failure_is_retried_and_then_reaches_the_function(api: Api) -> N
     assert await run.result() == "busy / BusyError / later\ufffd"
 
 
+@pytest.mark.slow
 async def test_a_step_is_tried_as_often_as_it_says(api: Api) -> None:
     run = await api.engine.start(stubborn("hi"))
     worker = await register(api)

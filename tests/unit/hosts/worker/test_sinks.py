@@ -77,6 +77,7 @@ def test_what_is_left_comes_when_the_worker_ends(engine: Engine) -> None:
     assert len(sink.events) == 20 * 4
 
 
+@pytest.mark.slow
 def test_a_sink_that_hangs_holds_up_no_body_and_no_other_sink(engine: Engine) -> None:
     hanging, sink = Hanging(), MemorySink()
     with engine.sync as sync:
