@@ -357,6 +357,7 @@ OPTIONS: Final = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missed", Missed)
 @pytest.mark.parametrize("overlap", Overlap)
 @given(

@@ -15,6 +15,7 @@ SEEDS = sized(5, 100)
 ENOUGH = sized(2, 50)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_limits_change_under_faults_and_everything_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Counter[str]()

@@ -47,6 +47,7 @@ def test_the_generated_modules_are_up_to_date(capsys: pytest.CaptureFixture[str]
     assert main(["--check"]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_changed_source_is_noticed_until_the_module_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def test_the_page_shows_each_program_word_for_word() -> None:
     assert sorted(shown) == sorted((PROGRAMS / f"{name}.py").read_text() for name in PRINTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_program_does_what_the_page_describes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

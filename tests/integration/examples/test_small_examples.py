@@ -73,6 +73,7 @@ def test_a_trip_goes_on_after_kill_9(tmp_path: Path) -> None:
     assert not [line for line in lines if line.startswith("looking")]
 
 
+@pytest.mark.slow
 def test_word_count_counts_though_every_first_attempt_fails(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the rain, the RAIN")
     (tmp_path / "b.txt").write_text("It's the end")

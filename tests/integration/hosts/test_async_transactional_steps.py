@@ -222,6 +222,7 @@ async def test_what_a_step_of_a_run_that_is_over_did_is_rolled_back(
     assert "step.completed" not in types
 
 
+@pytest.mark.slow
 async def test_a_body_that_times_out_is_cancelled_and_commits_nothing(
     open_engine: OpenEngine, seats: Seats
 ) -> None:
@@ -248,6 +249,7 @@ async def test_a_body_that_times_out_is_cancelled_and_commits_nothing(
     assert seats.taken == ["seat"]
 
 
+@pytest.mark.slow
 async def test_a_body_without_a_pause_is_stopped_at_its_next_statement(
     open_engine: OpenEngine, seats: Seats
 ) -> None:

@@ -335,6 +335,7 @@ def test_a_run_knows_its_schedule_when_it_is_run_again(open_one: Open) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_worker_fires_within_a_second(open_one: Open) -> None:
     engine = open_one(report, schedules=[Schedule("often", report("x"), when=Every(1))])
 

@@ -105,6 +105,7 @@ def no_resuming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlockedRunResumer, "round", resume_none)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_resuming")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_blocks_the_run_and_goes_on_with_the_others(

@@ -181,6 +181,7 @@ def remote(server: str, **options: Any) -> RemoteWorker:
     )
 
 
+@pytest.mark.slow
 def test_bodies_are_called_and_their_outcomes_stored(
     engine: Engine, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

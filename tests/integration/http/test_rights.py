@@ -26,6 +26,7 @@ def url(tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
     return new_sqlite(tmp_path / "holdfast.db")
 
 
+@pytest.mark.slow
 async def test_what_user_code_wrote_is_not_seen_with_read_alone(
     api: Api, engine: Engine, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:

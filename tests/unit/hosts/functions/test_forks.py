@@ -39,6 +39,7 @@ def calls(rows: tuple[HistoryRow, ...]) -> dict[str, tuple[str, object]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("call", CORPUS, ids=[f"{at}-{one.definition.name}" for at, one in enumerate(CORPUS)])
 def test_from_each_row_on_it_ends_as_it_did(call: Call[Any]) -> None:
