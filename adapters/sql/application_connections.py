@@ -63,7 +63,7 @@ class ApplicationConnection(Protocol):
         ...
 
 
-class Joining(Protocol):
+class ApplicationAccess(Protocol):
     """What a database needs in a transaction of the application."""
 
     @property
@@ -114,10 +114,10 @@ class Joining(Protocol):
 
 
 def application_connection(
-    given: object, run_async: RunAsync | None, joining: Joining
+    given: object, run_async: RunAsync | None, access: ApplicationAccess
 ) -> ApplicationConnection:
     """Return what runs statements on a connection or session. InvalidArgumentError if it is of no known class."""
-    is_async = joining.is_async(given) or is_of(
+    is_async = access.is_async(given) or is_of(
         given, "sqlalchemy.ext.asyncio", "AsyncConnection", "AsyncSession", "async_scoped_session"
     )
     if is_async and run_async is None:
@@ -130,9 +130,9 @@ def application_connection(
             f"within: {type(given).__name__} is no async connection: use `engine.sync.within(...)`, or give"
             f" {_ACCEPTED}",
         )
-    found = joining.driver_connection(given, run_async)
+    found = access.driver_connection(given, run_async)
     if found is None:
-        found = _sync(given, joining) if run_async is None else _async(given, joining, run_async)
+        found = _sync(given, access) if run_async is None else _async(given, access, run_async)
     if found is None:
         raise InvalidArgumentError("connection", f"within: {given!r:.80} is no connection; give {_ACCEPTED}")
     return found
@@ -157,20 +157,20 @@ def is_of(given: object, module: str, *classes: str) -> bool:
     return found is not None and isinstance(given, tuple(getattr(found, name) for name in classes))
 
 
-def _async(given: Any, joining: Joining, run_async: RunAsync) -> ApplicationConnection:
+def _async(given: Any, access: ApplicationAccess, run_async: RunAsync) -> ApplicationConnection:
     if is_of(given, "sqlalchemy.ext.asyncio", "async_scoped_session"):
         given = given()
-    return _AsyncSqlAlchemy(given, joining, run_async)
+    return _AsyncSqlAlchemy(given, access, run_async)
 
 
-def _sync(given: Any, joining: Joining) -> ApplicationConnection | None:
+def _sync(given: Any, access: ApplicationAccess) -> ApplicationConnection | None:
     if is_of(given, "sqlalchemy.orm", "scoped_session"):
         given = given()
     if isinstance(given, Connection) or is_of(given, "sqlalchemy.orm", "Session"):
-        return _SqlAlchemy(given, joining)
+        return _SqlAlchemy(given, access)
     if "django.db" in sys.modules and hasattr(given, "in_atomic_block"):
         given.ensure_connection()
-        inner = joining.driver_connection(given.connection, None)
+        inner = access.driver_connection(given.connection, None)
         return _Django(given, inner)
     return None
 
@@ -178,9 +178,9 @@ def _sync(given: Any, joining: Joining) -> ApplicationConnection | None:
 class _SqlAlchemy:
     """A `Connection`, or a `Session` with a connection."""
 
-    def __init__(self, given: "Connection | Session", joining: Joining) -> None:
+    def __init__(self, given: "Connection | Session", access: ApplicationAccess) -> None:
         self._given = given
-        self._joining = joining
+        self._access = access
 
     @property
     def _connection(self) -> Connection:
@@ -195,13 +195,13 @@ class _SqlAlchemy:
             self._given.flush()
 
     def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
-        statement, arguments = self._joining.statement(sql, parameters)
+        statement, arguments = self._access.statement(sql, parameters)
         if isinstance(statement, str):
             return _executed(self._connection.exec_driver_sql(statement, arguments))
         return _executed(self._connection.execute(statement, arguments))
 
     def transaction(self) -> TransactionState:
-        return self._joining.state_of(self._connection.connection.driver_connection)
+        return self._access.state_of(self._connection.connection.driver_connection)
 
     def after_commit(self, call: Callable[[], None], /) -> None:
         # The commit event of a Connection is sent before the commit takes place.
@@ -213,13 +213,13 @@ class _AsyncSqlAlchemy:
     """An `AsyncConnection`, or an `AsyncSession` with a connection."""
 
     def __init__(
-        self, given: "AsyncConnection | AsyncSession", joining: Joining, run_async: RunAsync
+        self, given: "AsyncConnection | AsyncSession", access: ApplicationAccess, run_async: RunAsync
     ) -> None:
         from sqlalchemy.ext.asyncio import AsyncSession
 
         self._given = given
         self._session = given if isinstance(given, AsyncSession) else None
-        self._joining = joining
+        self._access = access
         self._run_async = run_async
 
     async def _connection(self) -> "AsyncConnection":
@@ -243,7 +243,7 @@ class _AsyncSqlAlchemy:
     def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
         async def execute() -> Executed:
             connection = await self._connection()
-            statement, arguments = self._joining.statement(sql, parameters)
+            statement, arguments = self._access.statement(sql, parameters)
             if isinstance(statement, str):
                 return _executed(await connection.exec_driver_sql(statement, arguments))
             return _executed(await connection.execute(statement, arguments))
@@ -253,7 +253,7 @@ class _AsyncSqlAlchemy:
     def transaction(self) -> TransactionState:
         async def state() -> TransactionState:
             raw = await (await self._connection()).get_raw_connection()
-            return self._joining.state_of(raw.driver_connection)
+            return self._access.state_of(raw.driver_connection)
 
         return cast("TransactionState", self._run_async(state))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from holdfast.adapters.sql.application_connections import ApplicationConnection, Executed, Joining
+from holdfast.adapters.sql.application_connections import ApplicationAccess, ApplicationConnection, Executed
 from holdfast.adapters.sql.database import NONE, Parameters
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import Row
@@ -32,7 +32,7 @@ class SqlApplicationTransaction:
     def __init__(
         self,
         connection: ApplicationConnection,
-        joining: Joining,
+        access: ApplicationAccess,
         statements: Statements,
         store_id: Callable[[], str],
         connection_lock: threading.Lock,
@@ -43,7 +43,7 @@ class SqlApplicationTransaction:
         undo or release what the other has written.
         """
         self._connection = connection
-        self._joining = joining
+        self._access = access
         self._statements = statements
         self._store_id = store_id
         self._lock = connection_lock
@@ -51,7 +51,7 @@ class SqlApplicationTransaction:
     @property
     def excludes_writers(self) -> bool:
         """See `ApplicationTransaction.excludes_writers`."""
-        return self._joining.excludes_writers
+        return self._access.excludes_writers
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
         """See `ApplicationTransaction.join`."""
@@ -60,12 +60,12 @@ class SqlApplicationTransaction:
 
     def _join(self, work: Callable[[Transaction], R]) -> R:
         self._connection.flush()  # errors of the application's own rows are its own
-        if self._connection.vendor != self._joining.vendor:
+        if self._connection.vendor != self._access.vendor:
             raise WrongStoreError(
-                f"the connection is to {self._connection.vendor}, and the store is in {self._joining.vendor}"
+                f"the connection is to {self._connection.vendor}, and the store is in {self._access.vendor}"
             )
-        link = _Link(self._connection, self._joining, self._store_id())
-        self._joining.begin(self._connection)
+        link = _Link(self._connection, self._access, self._store_id())
+        self._access.begin(self._connection)
         return self._in_savepoint(work, link)
 
     def _in_savepoint(self, work: Callable[[Transaction], R], link: "_Link") -> R:
@@ -110,9 +110,9 @@ class _Link:
     probes = False
     began = True
 
-    def __init__(self, connection: ApplicationConnection, joining: Joining, store_id: str) -> None:
+    def __init__(self, connection: ApplicationConnection, access: ApplicationAccess, store_id: str) -> None:
         self._connection = connection
-        self._joining = joining
+        self._access = access
         self._store_id = store_id
         self._is_checked = False
 
@@ -129,7 +129,7 @@ class _Link:
         """See `Link.query`."""
         del keyed
         if not self._is_checked:
-            self._check(self.execute(self._joining.store_id_sql)[0])
+            self._check(self.execute(self._access.store_id_sql)[0])
         return self.execute(sql, parameters)[0]
 
     def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
@@ -141,14 +141,14 @@ class _Link:
     ) -> None:
         """See `Link.write`."""
         del receipt, is_sure
-        self._check(self._joining.write(self.execute, writes))
+        self._check(self._access.write(self.execute, writes))
 
     def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE) -> Executed:
         """Run a statement, for each of several rows if these are given."""
         try:
             return self._connection.execute(sql, parameters)
         except Exception as error:
-            translated = self._joining.translated(error)
+            translated = self._access.translated(error)
             if translated is None:
                 raise
             raise translated from error

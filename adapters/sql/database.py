@@ -16,7 +16,7 @@ from holdfast.ports.read_limits import ReadLimit
 from holdfast.ports.transport import JobTransport
 
 if TYPE_CHECKING:
-    from holdfast.adapters.sql.application_connections import Joining
+    from holdfast.adapters.sql.application_connections import ApplicationAccess
     from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 
 R = TypeVar("R")
@@ -112,7 +112,7 @@ class Database(Protocol):
     """The statement for the database's own time in microseconds; None if it runs on this machine."""
     has_receipts: bool
     """Whether transactions store receipts, because the answer to a commit can be lost."""
-    joining: "Joining | None"
+    application_access: "ApplicationAccess | None"
     """How to work in transactions of the application; None if that is not possible."""
 
     def fast_path(self, statements: "Statements", /) -> FastPath | None:

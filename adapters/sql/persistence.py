@@ -236,22 +236,22 @@ class SqlPersistence:
         self, connection: object, run_async: RunAsync | None = None, /
     ) -> SqlApplicationTransaction:
         """See `JoinsTransactions.application_transaction`."""
-        joining = self._database.joining
-        if joining is None:
+        access = self._database.application_access
+        if access is None:
             raise InvalidTransactionError("transactions of this database can't be joined")
-        given = application_connection(connection, run_async, joining)
+        given = application_connection(connection, run_async, access)
         lock = lock_of(connection)
-        return SqlApplicationTransaction(given, joining, self._statements, self._identity, lock)
+        return SqlApplicationTransaction(given, access, self._statements, self._identity, lock)
 
     def _identity(self) -> str:
         """Return the identity of the store, which is read once."""
         if self._known_identity is None:
-            joining = self._database.joining
-            assert joining is not None
+            access = self._database.application_access
+            assert access is not None
 
             def attempt(patience: RetryBudget) -> str:
                 with self._database.reader(patience.left) as link:
-                    return str(link.query(joining.store_id_sql)[0][0])
+                    return str(link.query(access.store_id_sql)[0][0])
 
             self._known_identity = self._tried(attempt)
         return self._known_identity

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from contextlib import suppress
 from typing import Any, Final, Generic, cast
 
 import attrs
@@ -45,6 +46,14 @@ def _new_secret() -> str:
     return _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
+def _decoded(name: str) -> str | None:
+    """Return the run id in a token; None if the text has none."""
+    try:
+        return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
 @attrs.frozen
 class CompletionToken:
     """The parts of a token: the id of the run, and a secret that only this completion of the run has."""
@@ -56,16 +65,12 @@ class CompletionToken:
     def parsed(cls, token: object) -> "CompletionToken":
         """Return a token from its text. InvalidArgumentError for any other text."""
         found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
-        if found is not None:
-            try:
-                run_id = base64.urlsafe_b64decode(found[1] + "=" * (-len(found[1]) % 4)).decode()
-            except (binascii.Error, UnicodeDecodeError):
-                pass
-            else:
-                return cls(run_id, found[2])
-        raise InvalidArgumentError(
-            "token", "complete: this is not the token of a completion, as `completion.token` is"
-        )
+        run_id = None if found is None else _decoded(found[1])
+        if found is None or run_id is None:
+            raise InvalidArgumentError(
+                "token", "complete: this is not the token of a completion, as `completion.token` is"
+            )
+        return cls(run_id, found[2])
 
     @property
     def text(self) -> str:
@@ -129,13 +134,10 @@ class Completion(Generic[T]):
             RuntimeError: It was not called by a durable function.
         """
         if not self._received:
-            try:
+            with suppress(ChannelClosedError):  # another task of the function has received it
                 outcome = await self._outcome.receive(timeout=timeout)
-            except ChannelClosedError:
-                pass  # another task of the function has received it
-            else:
-                if not self._received:  # of two tasks, each may have received an outcome
-                    self._received.append(outcome)
+                # Of two tasks, each may have received an outcome: the first one counts.
+                self._received.append(outcome)
                 await self._close()
         outcome = self._received[0]
         if isinstance(outcome, _Failed):

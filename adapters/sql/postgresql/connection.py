@@ -13,15 +13,15 @@ from psycopg import pq
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from holdfast.adapters.sql.application_connections import Joining
+from holdfast.adapters.sql.application_connections import ApplicationAccess
 from holdfast.adapters.sql.database import NONE, Shared
 from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool
+from holdfast.adapters.sql.postgresql.application_access import PostgresApplicationAccess
 from holdfast.adapters.sql.postgresql.ddl import set_storage_parameters
 from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK, PostgresDialect
 from holdfast.adapters.sql.postgresql.errors import from_sqlstate
-from holdfast.adapters.sql.postgresql.joining import PostgresJoining
 from holdfast.adapters.sql.postgresql.libpq import StatementRunner
 from holdfast.adapters.sql.postgresql.link import PostgresLink
 from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
@@ -73,7 +73,7 @@ class PostgresDatabase:
 
     clock_sql: str | None = f"SELECT {POSTGRES_CLOCK}"
     has_receipts: bool = True
-    joining: Joining | None = PostgresJoining()
+    application_access: ApplicationAccess | None = PostgresApplicationAccess()
     file: Path | None = None
 
     def __init__(

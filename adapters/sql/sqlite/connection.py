@@ -21,16 +21,16 @@ from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
 from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
-from holdfast.adapters.sql.application_connections import Joining
+from holdfast.adapters.sql.application_connections import ApplicationAccess
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.sqlite.application_access import SqliteApplicationAccess
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.sqlite.errors import from_sqlite
 from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
-from holdfast.adapters.sql.sqlite.joining import SqliteJoining
 from holdfast.adapters.sql.transaction import Statements
 from holdfast.adapters.sql.user_transactions import BodyCursor, for_bodies, in_body
 from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
@@ -201,7 +201,7 @@ class SqliteDatabase:
 
     clock_sql: str | None = None
     has_receipts: bool = False
-    joining: Joining | None = SqliteJoining()
+    application_access: ApplicationAccess | None = SqliteApplicationAccess()
 
     def __init__(self, path: str, *, busy_seconds: float = BUSY_SECONDS_MAX) -> None:
         """Use the file at a path; it may not exist yet. Transactions of others are waited for `busy_seconds`."""

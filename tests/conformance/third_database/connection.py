@@ -9,7 +9,7 @@ from attrs import evolve
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from holdfast.adapters.sql.application_connections import Joining
+from holdfast.adapters.sql.application_connections import ApplicationAccess
 from holdfast.adapters.sql.database import ChangedError, Link, Shared
 from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.rows import Row
@@ -101,7 +101,7 @@ class ThirdDatabase:
 
     clock_sql: str | None = f"SELECT {CLOCK}"
     has_receipts: bool = True
-    joining: Joining | None = None
+    application_access: ApplicationAccess | None = None
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
         self._inner = SqliteDatabase(path, busy_seconds=busy_seconds)

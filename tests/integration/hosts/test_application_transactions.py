@@ -308,7 +308,7 @@ SESSIONS: Final = {
 
 
 @every_kind
-def test_workers_are_told_after_the_commit_where_the_connection_tells_of_it(
+def test_workers_are_notified_after_the_commit_where_the_connection_reports_it(
     given: Given, engine: Engine, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announced = Announced(engine, monkeypatch)
@@ -325,7 +325,7 @@ def test_workers_are_told_after_the_commit_where_the_connection_tells_of_it(
 
 
 @every_kind
-def test_workers_are_not_told_after_a_rollback(
+def test_workers_are_not_notified_after_a_rollback(
     given: Given, engine: Engine, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announced = Announced(engine, monkeypatch)

@@ -260,7 +260,7 @@ async def test_a_token_of_an_earlier_generation_is_unknown(open_engine: OpenEngi
         assert await run.result(timeout=SOON) == "True by second"
 
 
-async def test_a_value_outlives_the_worker_that_asked_for_it(open_engine: OpenEngine) -> None:
+async def test_a_value_outlives_the_worker_that_made_its_token(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     run = await engine.start(approve())
     async with Worker(engine, function_cache=0):

@@ -156,7 +156,7 @@ def test_a_retry_after_is_obeyed_and_ends_the_patience_if_it_is_longer() -> None
         Tries(REQUEST, 5.0, Clock().monotonic).pause_after(busy)
 
 
-def test_a_proxy_that_has_no_server_is_asked_again() -> None:
+def test_a_request_to_a_proxy_without_a_server_is_repeated() -> None:
     found = fault(REQUEST, 502, {"content-type": "text/html"}, "bad gateway")
 
     assert found.is_passing

@@ -45,15 +45,15 @@ _TYPES: Final[Mapping[type, TypeEngine[Any]]] = {
 
 
 @attrs.frozen
-class PostgresJoining:
-    """See `Joining`. Drivers open a transaction with their first statement, unless they are in autocommit."""
+class PostgresApplicationAccess:
+    """See `ApplicationAccess`. Drivers open a transaction with their first statement, unless they are in autocommit."""
 
     vendor: str = "postgresql"
     excludes_writers: bool = False
     store_id_sql: str = "SELECT id || ' in database ' || current_database() FROM holdfast_store"
 
     def driver_connection(self, given: object, run_async: RunAsync | None, /) -> ApplicationConnection | None:
-        """See `Joining.driver_connection`: psycopg, and psycopg2 for Django."""
+        """See `ApplicationAccess.driver_connection`: psycopg, and psycopg2 for Django."""
         if run_async is not None:
             if not self.is_async(given):
                 return None
@@ -73,11 +73,11 @@ class PostgresJoining:
         return None
 
     def is_async(self, given: object, /) -> bool:
-        """See `Joining.is_async`."""
+        """See `ApplicationAccess.is_async`."""
         return is_of(given, "psycopg", "AsyncConnection")
 
     def statement(self, sql: str, parameters: Parameters | Sequence[Row], /) -> tuple[str | TextClause, Any]:
-        """See `Joining.statement`."""
+        """See `ApplicationAccess.statement`."""
         given = cast("Parameters", parameters)
         names: list[str] = _PARAMETER.findall(sql)
         used: dict[str, object] = {name: given[name] for name in names}
@@ -85,17 +85,17 @@ class PostgresJoining:
         return _typed(sql, types), used
 
     def state_of(self, driver_connection: object, /) -> TransactionState:
-        """See `Joining.state_of`. In autocommit, PostgreSQL refuses the savepoint."""
+        """See `ApplicationAccess.state_of`. In autocommit, PostgreSQL refuses the savepoint."""
         del driver_connection
         return "implicit"
 
     def begin(self, connection: ApplicationConnection, /) -> None:
-        """See `Joining.begin`."""
+        """See `ApplicationAccess.begin`."""
         if connection.transaction() == "none":
             raise InvalidTransactionError(NOT_OPEN)
 
     def write(self, execute: Execute, writes: Sequence[tuple[Write, Sequence[Row]]], /) -> list[Row]:
-        """See `Joining.write`. Inserts that depend on no other rows are one statement, and one round trip."""
+        """See `ApplicationAccess.write`. Inserts that depend on no other rows are one statement, and one round trip."""
         if _are_independent(tuple(write.sql for write, _ in writes)):
             return execute(*_together(writes, self.store_id_sql))[0]
         for write, rows in writes:
@@ -104,7 +104,7 @@ class PostgresJoining:
         return execute(self.store_id_sql, NONE)[0]
 
     def translated(self, error: Exception, /) -> HoldfastError | None:
-        """See `Joining.translated`."""
+        """See `ApplicationAccess.translated`."""
         if isinstance(error, UnicodeError):  # a lone surrogate
             return from_sqlstate("22021", str(error))
         cause = error.orig if isinstance(error, DBAPIError) else error

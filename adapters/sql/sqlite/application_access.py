@@ -24,8 +24,8 @@ from holdfast.ports.errors import HoldfastError, InvalidTransactionError
 
 
 @attrs.frozen
-class SqliteJoining:
-    """See `Joining`. A transaction that has written excludes all other writers of the file."""
+class SqliteApplicationAccess:
+    """See `ApplicationAccess`. A transaction that has written excludes all other writers of the file."""
 
     vendor: str = "sqlite"
     excludes_writers: bool = True
@@ -35,28 +35,28 @@ class SqliteJoining:
     )
 
     def driver_connection(self, given: object, run_async: RunAsync | None, /) -> ApplicationConnection | None:
-        """See `Joining.driver_connection`: the sqlite3 module."""
+        """See `ApplicationAccess.driver_connection`: the sqlite3 module."""
         is_known = run_async is None and isinstance(given, sqlite3.Connection)
         return _Sync(cast("sqlite3.Connection", given)) if is_known else None
 
     def is_async(self, given: object, /) -> bool:
-        """See `Joining.is_async`."""
+        """See `ApplicationAccess.is_async`."""
         del given
         return False
 
     def statement(self, sql: str, parameters: Parameters | Sequence[Row], /) -> tuple[str | TextClause, Any]:
-        """See `Joining.statement`."""
+        """See `ApplicationAccess.statement`."""
         return sql, list(parameters) if isinstance(parameters, Sequence) else dict(parameters)
 
     def state_of(self, driver_connection: object, /) -> TransactionState:
-        """See `Joining.state_of`."""
+        """See `ApplicationAccess.state_of`."""
         connection = cast("sqlite3.Connection", driver_connection)  # or one with its attributes
         if connection.in_transaction:
             return "open"
         return "none" if connection.isolation_level is None else "implicit"
 
     def begin(self, connection: ApplicationConnection, /) -> None:
-        """See `Joining.begin`. A savepoint outside a transaction would be one, and its release a commit."""
+        """See `ApplicationAccess.begin`. A savepoint outside a transaction would be one, and its release a commit."""
         state = connection.transaction()
         if state == "none":
             raise InvalidTransactionError(NOT_OPEN)
@@ -70,14 +70,14 @@ class SqliteJoining:
                 raise translated from error
 
     def write(self, execute: Execute, writes: Sequence[tuple[Write, Sequence[Row]]], /) -> list[Row]:
-        """See `Joining.write`."""
+        """See `ApplicationAccess.write`."""
         for write, rows in writes:
             _, hits = execute(write.sql, rows)
             check_hits(write, rows, hits)
         return execute(self.store_id_sql, NONE)[0]
 
     def translated(self, error: Exception, /) -> HoldfastError | None:
-        """See `Joining.translated`."""
+        """See `ApplicationAccess.translated`."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         return from_sqlite(cause) if isinstance(cause, sqlite3.Error | OverflowError | UnicodeError) else None
 
@@ -103,7 +103,7 @@ class _Sync:
         return rows, cursor.rowcount
 
     def transaction(self) -> TransactionState:
-        return SqliteJoining().state_of(self._connection)
+        return SqliteApplicationAccess().state_of(self._connection)
 
     def after_commit(self, call: Callable[[], None], /) -> None:
         pass
