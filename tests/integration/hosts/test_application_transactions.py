@@ -167,6 +167,15 @@ def test_nothing_of_it_remains_after_a_rollback(given: Given, engine: Engine, se
 
 
 @every_kind
+def test_a_start_may_be_the_first_statement_of_the_transaction(given: Given, engine: Engine) -> None:
+    """Of SQLite, a savepoint outside a transaction would be one, and its release a commit."""
+    given.within(engine).start(ship(1), id="one")
+    assert ids(engine) == []
+    given.rollback()
+    assert ids(engine) == []
+
+
+@every_kind
 def test_a_refused_command_leaves_the_transaction_usable(given: Given, engine: Engine, seats: Seats) -> None:
     engine.sync.start(ship(1), id="old", idempotency_key="used")
     engine.sync.create_schedule(Schedule("daily", ship(1), when=DAILY))
