@@ -251,8 +251,11 @@ class Cuts:
             return max((one for one, times in found.items() if 10 * times >= found.total()), default=0)
 
     def missing(self, *kinds: str) -> int:
-        """Return how many more answers must be cut off to reach their ends, in the kind with the most."""
-        return max(-(-self.length(kind) // CUT_STEP) - len(self.fired[kind]) for kind in kinds)
+        """Return how many more answers must be cut off to reach their ends, in the kind with the most.
+
+        Of a kind that had no answer yet, one is missing.
+        """
+        return max(-(-max(self.length(kind), 1) // CUT_STEP) - len(self.fired[kind]) for kind in kinds)
 
 
 @contextmanager
