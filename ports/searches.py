@@ -21,6 +21,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import Session
+from holdfast.ports.records.topic import Subscription, TopicMessage
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.structs import evolve, frozen
@@ -478,6 +479,75 @@ class SchedulesOfOtherZones(Search[Sequence[ScheduleRow]]):
     workflows: tuple[str, ...]
     version: str
     after: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+# Topics -----------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class TopicsToDeliver(Search[Sequence[str]]):
+    """The names of topics with something to deliver, ascending: messages, subscriptions that catch up, old messages.
+
+    That is, a message without a number, a message that some of its subscribers have, a subscription with a `next_number`, or a
+    delivered message that has expired before `now`.
+    """
+
+    namespace: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class NewMessages(Search[Sequence[TopicMessage]]):
+    """The first messages of a topic without a number, by the instant at which they were published, then by id."""
+
+    namespace: str
+    topic: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class NumberedMessages(Search[Sequence[TopicMessage]]):
+    """Messages of a topic by ascending number, from `number` on. `limit` is the most."""
+
+    namespace: str
+    topic: str
+    number: int
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class ExpiredMessages(Search[Sequence[TopicMessage]]):
+    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry."""
+
+    namespace: str
+    topic: str
+    number: int
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class SubscriptionsOfDigests(Search[Sequence[Subscription]]):
+    """Subscriptions of a topic that have caught up and have one of these digests, in the order of their names.
+
+    Those up to `after_run` and `after_channel` are left out. The cost does not depend on subscriptions with other
+    digests.
+    """
+
+    namespace: str
+    topic: str
+    digests: Collection[str]
+    after_run: str
+    after_channel: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class SubscriptionsBehind(Search[Sequence[Subscription]]):
+    """Subscriptions of a topic that have not caught up with its stored messages, in the order of their names."""
+
+    namespace: str
+    topic: str
     limit: int = attrs.field(validator=not_negative)
 
 

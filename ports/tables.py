@@ -29,6 +29,14 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamKey
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
+from holdfast.ports.records.topic import (
+    MessageName,
+    Subscription,
+    SubscriptionName,
+    TopicMessage,
+    TopicName,
+    TopicRow,
+)
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 
@@ -81,6 +89,9 @@ class Table(Generic[Record, Key]):
 NAMESPACES: Final[Table[NamespaceRow, str]] = Table("namespaces", NamespaceRow, ("name",), attrgetter("name"))
 SCHEDULES: Final[Table[ScheduleRow, str]] = Table(
     "schedules", ScheduleRow, ("key",), attrgetter("key"), unique=("namespace", "name")
+)
+TOPICS: Final[Table[TopicRow, TopicName]] = Table(
+    "topics", TopicRow, ("namespace", "name"), attrgetter("topic_name")
 )
 RUNS: Final[Table[Run, str]] = Table(
     "runs", Run, ("key",), attrgetter("key"), unique=("namespace", "id", "generation")
@@ -157,6 +168,20 @@ BROWSER_SESSIONS: Final[Table[BrowserSession, str]] = Table(
 AUDIT_ENTRIES: Final[Table[AuditEntry, tuple[str, int, str]]] = Table(
     "audit_entries", AuditEntry, ("namespace", "at", "id"), attrgetter("namespace", "at", "id")
 )
+TOPIC_MESSAGES: Final[Table[TopicMessage, MessageName]] = Table(
+    "topic_messages",
+    TopicMessage,
+    ("namespace", "topic", "id"),
+    attrgetter("message_name"),
+    on_insert=OnInsert.KEEP,
+)
+SUBSCRIPTIONS: Final[Table[Subscription, SubscriptionName]] = Table(
+    "subscriptions",
+    Subscription,
+    ("namespace", "run_id", "channel"),
+    attrgetter("subscription_name"),
+    on_insert=OnInsert.KEEP,
+)
 WORKFLOWS: Final[Table[WorkflowRow, WorkflowKey]] = Table(
     "workflows",
     WorkflowRow,
@@ -169,6 +194,7 @@ WORKFLOWS: Final[Table[WorkflowRow, WorkflowKey]] = Table(
 TABLES: Final[tuple[Table[Any, Any], ...]] = (
     NAMESPACES,
     SCHEDULES,
+    TOPICS,
     RUNS,
     JOBS,
     HISTORY,
@@ -193,6 +219,8 @@ TABLES: Final[tuple[Table[Any, Any], ...]] = (
     BROWSER_SESSIONS,
     AUDIT_ENTRIES,
     WORKFLOWS,
+    TOPIC_MESSAGES,
+    SUBSCRIPTIONS,
 )
 """In the order in which a transaction locks and writes them."""
 
@@ -229,5 +257,8 @@ StoredRecord: TypeAlias = (
     | AuditEntry
     | NamespaceRow
     | WorkflowRow
+    | TopicRow
+    | TopicMessage
+    | Subscription
 )
 """A record that is a row of its own."""

@@ -26,6 +26,7 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamState
 from holdfast.ports.records.run import Run, outer_limits_from
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.records.topic import Subscription, TopicMessage, TopicRow
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
 from holdfast.ports.texts import escape_line
@@ -161,7 +162,10 @@ def replace_unreadable(
     | type[LimitRow]
     | type[Session]
     | type[Credential]
-    | type[BrowserSession],
+    | type[BrowserSession]
+    | type[TopicRow]
+    | type[TopicMessage]
+    | type[Subscription],
     columns: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the columns of a row with harmless values in place of those that can't be read.
@@ -169,7 +173,8 @@ def replace_unreadable(
     For rows that many runs share, where a refusal would stop them all: a stream is delivered again, a sink gets more
     event types, or refuses the cursor of the client that reads it, a rate limit and a key with turns count from zero, a
     session counts as dead and its jobs go to others, a schedule that can't be read does not fire, and says so, a
-    changed limit is again as plans say, and a credential or browser session that can't be read has expired.
+    changed limit is again as plans say, a credential or browser session that can't be read has expired, and a message
+    that can't be read is skipped by those who get it.
     """
     checks, harmless = _CHECKS[kind], _HARMLESS[kind]
     return {
@@ -340,6 +345,9 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
     Credential: {},
     BrowserSession: {},
     Session: {},
+    TopicRow: {},
+    TopicMessage: {},
+    Subscription: {},
 }
 
 _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
@@ -402,6 +410,18 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         # It was opened with a key that does not exist, not with a token: then it would outlive the key.
         **dict.fromkeys(("credential", "credential_hash"), ""),
         **dict.fromkeys(("created_at", "used_at", "idle", "expires_at", "ends_at"), 0),
+    },
+    TopicRow: {"after_subscription": None},
+    TopicMessage: {
+        "payload": "null",
+        "attributes": "{}",
+        **dict.fromkeys(("number", "blob", "sender")),
+        **dict.fromkeys(("at", "checked", "expires_at"), 0),
+    },
+    Subscription: {
+        "selection": "{}",
+        **dict.fromkeys(("topic", "digest"), ""),
+        **dict.fromkeys(("next_number", "since"), 0),
     },
 }
 """The replacement values for unreadable columns of shared rows."""

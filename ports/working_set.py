@@ -40,6 +40,14 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, St
 from holdfast.ports.records.run import Run, RunName, blocked_run
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
+from holdfast.ports.records.topic import (
+    MessageName,
+    Subscription,
+    SubscriptionName,
+    TopicMessage,
+    TopicName,
+    TopicRow,
+)
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 from holdfast.ports.tables import (
@@ -68,8 +76,11 @@ from holdfast.ports.tables import (
     SINKS,
     SLOTS,
     STREAMS,
+    SUBSCRIPTIONS,
     TABLE_OF,
     TABLES,
+    TOPIC_MESSAGES,
+    TOPICS,
     WORKFLOWS,
     OnInsert,
     StoredRecord,
@@ -118,6 +129,9 @@ class Tables:
     audit_entries: dict[tuple[str, int, str], AuditEntry]
     namespaces: dict[str, NamespaceRow]
     workflows: dict[WorkflowKey, WorkflowRow]
+    topics: dict[TopicName, TopicRow]
+    topic_messages: dict[MessageName, TopicMessage]
+    subscriptions: dict[SubscriptionName, Subscription]
 
     def __init__(self) -> None:
         # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.
@@ -151,6 +165,9 @@ class Tables:
         self.audit_entries = rows[AUDIT_ENTRIES]
         self.namespaces = rows[NAMESPACES]
         self.workflows = rows[WORKFLOWS]
+        self.topics = rows[TOPICS]
+        self.topic_messages = rows[TOPIC_MESSAGES]
+        self.subscriptions = rows[SUBSCRIPTIONS]
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it does not exist."""

@@ -28,6 +28,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, St
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.records.topic import Subscription, TopicMessage
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.unreadable import RunOutline
@@ -293,6 +294,75 @@ def _schedules_by_name(store: Store, search: s.SchedulesByName) -> Sequence[Sche
     return sorted((row for row in found if row is not None), key=lambda row: row.key)
 
 
+def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[str]:
+    tables = store.tables
+    found = {
+        *(row.topic for row in tables.topic_messages.values() if _is_deliverable(row, search, store.now)),
+        *(
+            row.topic
+            for row in tables.subscriptions.values()
+            if row.namespace == search.namespace and row.next_number is not None
+        ),
+        *(
+            row.name
+            for row in tables.topics.values()
+            if row.namespace == search.namespace and row.after_subscription is not None
+        ),
+    }
+    return sorted(found)[: search.limit]
+
+
+def _is_deliverable(row: TopicMessage, search: s.TopicsToDeliver, now: Micros) -> bool:
+    return row.namespace == search.namespace and (row.number is None or row.expires_at < now)
+
+
+def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessage]:
+    messages = store.tables.topic_messages.values()
+    return [row for row in messages if (row.namespace, row.topic) == (namespace, topic)]
+
+
+def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessage]:
+    found = [row for row in _messages_of(store, search.namespace, search.topic) if row.number is None]
+    return sorted(found, key=lambda row: (row.at, row.id))[: search.limit]
+
+
+def _numbered_messages(store: Store, search: s.NumberedMessages) -> Sequence[TopicMessage]:
+    numbered = [(row.number or 0, row) for row in _messages_of(store, search.namespace, search.topic)]
+    found = [one for one in numbered if one[0] >= max(search.number, 1)]
+    return [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit]]
+
+
+def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[TopicMessage]:
+    found = [
+        row
+        for row in _messages_of(store, search.namespace, search.topic)
+        if row.expires_at < store.now and row.number is not None and row.number <= search.number
+    ]
+    return sorted(found, key=lambda row: (row.expires_at, row.id))[: search.limit]
+
+
+def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[Subscription]:
+    found = store.tables.subscriptions.values()
+    return sorted(
+        (row for row in found if (row.namespace, row.topic) == (namespace, topic)),
+        key=lambda row: row.subscription_name,
+    )
+
+
+def _subscriptions_of_digests(store: Store, search: s.SubscriptionsOfDigests) -> Sequence[Subscription]:
+    after, digests = (search.after_run, search.after_channel), set(search.digests)
+    return [
+        row
+        for row in _subscriptions_of(store, search.namespace, search.topic)
+        if row.next_number is None and row.digest in digests and (row.run_id, row.channel) > after
+    ][: search.limit]
+
+
+def _subscriptions_behind(store: Store, search: s.SubscriptionsBehind) -> Sequence[Subscription]:
+    found = _subscriptions_of(store, search.namespace, search.topic)
+    return [row for row in found if row.next_number is not None][: search.limit]
+
+
 def _schedules_of_other_zones(store: Store, search: s.SchedulesOfOtherZones) -> Sequence[ScheduleRow]:
     others = [
         row
@@ -398,6 +468,12 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.NextScheduleTime: _next_schedule_time,
     s.SchedulesByName: _schedules_by_name,
     s.SchedulesOfOtherZones: _schedules_of_other_zones,
+    s.TopicsToDeliver: _topics_to_deliver,
+    s.NewMessages: _new_messages,
+    s.NumberedMessages: _numbered_messages,
+    s.ExpiredMessages: _expired_messages,
+    s.SubscriptionsOfDigests: _subscriptions_of_digests,
+    s.SubscriptionsBehind: _subscriptions_behind,
     s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
     s.SinksByName: _sinks_by_name,
     s.CredentialsNamed: lambda store, search: [

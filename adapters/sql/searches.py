@@ -177,6 +177,7 @@ def searches_for(dialect: Dialect) -> Mapping[type[s.Search[Any]], SqlSearch]:
         **_of_runs(dialect),
         **_of_histories(dialect),
         **_of_schedules(dialect),
+        **_of_topics(dialect),
         **_of_sinks(dialect),
         **_of_credentials(dialect),
         **_of_waiters(dialect),
@@ -427,6 +428,47 @@ def _of_schedules(dialect: Dialect) -> _Searches:
             f"ORDER BY s.key LIMIT :limit{dialect.skip_locked}",
             answer=answer,
             probes=True,
+        ),
+    }
+
+
+def _of_topics(dialect: Dialect) -> _Searches:
+    of_topic = "namespace = :namespace AND topic = :topic"
+    messages = (
+        f"SELECT {columns_of(rows.TOPIC_MESSAGE, 'm')} FROM holdfast_topic_messages AS m WHERE {of_topic}"
+    )
+    subscriptions = (
+        f"SELECT {columns_of(rows.SUBSCRIPTION, 's')} FROM holdfast_subscriptions AS s WHERE {of_topic}"
+    )
+    stored = "SELECT topic FROM holdfast_topic_messages WHERE namespace = :namespace"
+    message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)
+    return {
+        s.TopicsToDeliver: SqlSearch(
+            sql=f"SELECT topic FROM ({stored} AND number IS NULL "
+            "UNION SELECT topic FROM holdfast_subscriptions WHERE namespace = :namespace AND next_number IS NOT NULL "
+            "UNION SELECT name FROM holdfast_topics WHERE namespace = :namespace AND after_subscription IS NOT NULL "
+            f"UNION {stored} AND number IS NOT NULL AND expires_at < :now) AS t ORDER BY topic LIMIT :limit",
+            answer=_each(_first),
+        ),
+        s.NewMessages: SqlSearch(
+            sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.id LIMIT :limit", answer=message
+        ),
+        s.NumberedMessages: SqlSearch(
+            sql=f"{messages} AND m.number >= :number ORDER BY m.number LIMIT :limit", answer=message
+        ),
+        s.ExpiredMessages: SqlSearch(
+            sql=f"{messages} AND m.expires_at < :now AND m.number <= :number "
+            "ORDER BY m.expires_at, m.id LIMIT :limit",
+            answer=message,
+        ),
+        s.SubscriptionsOfDigests: SqlSearch(
+            sql=f"{subscriptions} AND {dialect.one_of('s.digest', 'digests')} AND s.next_number IS NULL "
+            "AND (s.run_id, s.channel) > (:after_run, :after_channel) ORDER BY s.run_id, s.channel LIMIT :limit",
+            answer=subscription,
+        ),
+        s.SubscriptionsBehind: SqlSearch(
+            sql=f"{subscriptions} AND s.next_number IS NOT NULL ORDER BY s.run_id, s.channel LIMIT :limit",
+            answer=subscription,
         ),
     }
 

@@ -23,6 +23,7 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
+from holdfast.ports.records.topic import Subscription, TopicMessage, TopicRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
 
@@ -312,6 +313,47 @@ _MAPS: Final = (
             "dead_lettered_at": "dead_lettered_at",
             "error": "error",
             "skipped_rows": "skipped_rows",
+        },
+    ),
+    ColumnMap(
+        TopicRow,
+        tables.topics,
+        {
+            "namespace": "namespace",
+            "name": "name",
+            "last": "last",
+            "after_subscription": "after_subscription",
+        },
+    ),
+    ColumnMap(
+        TopicMessage,
+        tables.topic_messages,
+        {
+            "namespace": "namespace",
+            "topic": "topic",
+            "id": "id",
+            "number": "number",
+            "at": "at",
+            "payload": "payload",
+            "blob": "blob",
+            "attributes": "attributes",
+            "checked": "checked",
+            "sender": "sender",
+            "expires_at": "expires_at",
+        },
+    ),
+    ColumnMap(
+        Subscription,
+        tables.subscriptions,
+        {
+            "namespace": "namespace",
+            "run_id": "run_id",
+            "channel": "channel",
+            "topic": "topic",
+            "selection": "selection",
+            "digest": "digest",
+            "next_number": "next_number",
+            "since": "since",
         },
     ),
     ColumnMap(Gathering, tables.gatherings, {"namespace": "namespace", "name": "name", "run": "run"}),

@@ -671,6 +671,84 @@ _index(
     schedules.c.key,
 )
 
+topics: Final = Table(
+    "holdfast_topics",
+    metadata,
+    _key("namespace"),
+    _key("name"),
+    _number("last"),
+    _text("after_subscription", nullable=True),
+)
+"""One row for each topic that had something to deliver, locked by each delivery: how far it got."""
+
+topic_messages: Final = Table(
+    "holdfast_topic_messages",
+    metadata,
+    _key("namespace"),
+    _key("topic"),
+    _key("id"),
+    _number("number", nullable=True),
+    _number("at"),
+    _text("payload", nullable=True),
+    _name("blob", nullable=True),
+    _text("attributes"),
+    _number("checked"),
+    _name("sender", nullable=True),
+    _number("expires_at"),
+)
+_index(
+    "holdfast_topic_messages_number",
+    topic_messages.c.namespace,
+    topic_messages.c.topic,
+    topic_messages.c.number,
+    where="number IS NOT NULL",
+    unique=True,
+)
+_index(
+    "holdfast_topic_messages_new",
+    topic_messages.c.namespace,
+    topic_messages.c.topic,
+    topic_messages.c.at,
+    topic_messages.c.id,
+    where="number IS NULL",
+)
+_index(
+    "holdfast_topic_messages_expiry",
+    topic_messages.c.namespace,
+    topic_messages.c.expires_at,
+    topic_messages.c.topic,
+)
+
+subscriptions: Final = Table(
+    "holdfast_subscriptions",
+    metadata,
+    _key("namespace"),
+    _key("run_id"),
+    _key("channel"),
+    _name("topic"),
+    _text("selection"),
+    _name("digest"),
+    _number("next_number", nullable=True),
+    _number("since"),
+)
+_index(
+    "holdfast_subscriptions_of_topic",
+    subscriptions.c.namespace,
+    subscriptions.c.topic,
+    subscriptions.c.digest,
+    subscriptions.c.run_id,
+    subscriptions.c.channel,
+    where="next_number IS NULL",
+)
+_index(
+    "holdfast_subscriptions_behind",
+    subscriptions.c.namespace,
+    subscriptions.c.topic,
+    subscriptions.c.run_id,
+    subscriptions.c.channel,
+    where="next_number IS NOT NULL",
+)
+
 outbox: Final = Table(
     "holdfast_outbox",
     metadata,

@@ -26,6 +26,7 @@ from holdfast.testing.conformance.persistence.schedules import Schedules
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions
+from holdfast.testing.conformance.persistence.topics import Topics
 from holdfast.testing.conformance.persistence.turns import Turns
 from holdfast.testing.conformance.persistence.unreadable import UnreadableRuns
 from holdfast.testing.conformance.persistence.values import Values
@@ -46,6 +47,7 @@ class PersistenceContract(
     Queries,
     RunSearch,
     Schedules,
+    Topics,
     Limits,
     Credentials,
     Workers,

@@ -12,6 +12,7 @@ from holdfast.ports.records.limits import FairKey, LimitRow, RateWindow, SlotNam
 from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Stream, StreamHead
 from holdfast.ports.records.session import Registration
+from holdfast.ports.records.topic import Subscription, TopicMessage, TopicRow
 from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.tables import (
     AI_CALLS,
@@ -39,7 +40,10 @@ from holdfast.ports.tables import (
     SINKS,
     SLOTS,
     STREAMS,
+    SUBSCRIPTIONS,
     TABLES,
+    TOPIC_MESSAGES,
+    TOPICS,
     WORKFLOWS,
     Table,
 )
@@ -76,11 +80,32 @@ def _advance(stream: Stream) -> AdvanceStreams:
     return AdvanceStreams(StreamHead(sink=stream.sink, run=stream.run, head_row=stream.head_row, at=NOW))
 
 
+def _a_message(number: int) -> TopicMessage:
+    return TopicMessage(
+        namespace=NAMESPACE, topic="orders", id=f"message-{number}", at=NOW, payload="1", expires_at=NOW
+    )
+
+
+def _a_subscription(number: int) -> Subscription:
+    return Subscription(
+        namespace=NAMESPACE,
+        run_id=f"run-{number}",
+        channel="topic:orders",
+        topic="orders",
+        selection="{}",
+        digest="d",
+        since=NOW,
+    )
+
+
 _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[int], object]]]] = {
     RUNS: (Insert, a_run),
     JOBS: (Insert, lambda number: a_job(1, number)),
     HISTORY: (Insert, lambda number: a_row(1, number)),
     MAP_ITEMS: (Insert, lambda number: a_page(page=number)),
+    TOPICS: (Insert, lambda number: TopicRow(namespace=NAMESPACE, name=f"topic-{number}")),
+    TOPIC_MESSAGES: (Insert, _a_message),
+    SUBSCRIPTIONS: (Insert, _a_subscription),
     PLANS: (Insert, a_plan),
     REPLIES: (Insert, lambda number: a_reply(f"key-{number}")),
     SESSIONS: (Insert, a_session),

@@ -61,6 +61,9 @@ def upgrade() -> None:
     create_ai_calls()
     create_sinks()
     create_schedules()
+    create_topics()
+    create_topic_messages()
+    create_subscriptions()
     create_outbox()
     create_commit_receipts()
     create_store()
@@ -672,6 +675,72 @@ def create_schedules() -> None:
         sa.UniqueConstraint("namespace", "name", name="holdfast_schedules_name"),
     )
     index("holdfast_schedules_next", "holdfast_schedules", ["namespace", "workflow", "next_at", "key"])
+
+
+def create_topics() -> None:
+    op.create_table(
+        "holdfast_topics",
+        key("namespace"),
+        key("name"),
+        number("last"),
+        words("after_subscription", nullable=True),
+        sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+
+
+def create_topic_messages() -> None:
+    op.create_table(
+        "holdfast_topic_messages",
+        key("namespace"),
+        key("topic"),
+        key("id"),
+        number("number", nullable=True),
+        number("at"),
+        words("payload", nullable=True),
+        key("blob", nullable=True),
+        words("attributes"),
+        number("checked"),
+        key("sender", nullable=True),
+        number("expires_at"),
+        sa.PrimaryKeyConstraint("namespace", "topic", "id"),
+    )
+    of_topic = ["namespace", "topic"]
+    index(
+        "holdfast_topic_messages_number",
+        "holdfast_topic_messages",
+        [*of_topic, "number"],
+        "number IS NOT NULL",
+        unique=True,
+    )
+    index("holdfast_topic_messages_new", "holdfast_topic_messages", [*of_topic, "at", "id"], "number IS NULL")
+    index("holdfast_topic_messages_expiry", "holdfast_topic_messages", ["namespace", "expires_at", "topic"])
+
+
+def create_subscriptions() -> None:
+    op.create_table(
+        "holdfast_subscriptions",
+        key("namespace"),
+        key("run_id"),
+        key("channel"),
+        key("topic"),
+        words("selection"),
+        key("digest"),
+        number("next_number", nullable=True),
+        number("since"),
+        sa.PrimaryKeyConstraint("namespace", "run_id", "channel"),
+    )
+    index(
+        "holdfast_subscriptions_of_topic",
+        "holdfast_subscriptions",
+        ["namespace", "topic", "digest", "run_id", "channel"],
+        "next_number IS NULL",
+    )
+    index(
+        "holdfast_subscriptions_behind",
+        "holdfast_subscriptions",
+        ["namespace", "topic", "run_id", "channel"],
+        "next_number IS NOT NULL",
+    )
 
 
 def create_outbox() -> None:
