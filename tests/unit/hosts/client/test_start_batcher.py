@@ -151,6 +151,14 @@ def test_the_next_one_is_begun_when_as_many_wait_as_went_with_the_last(
     assert store.batches[TRANSACTIONS_MAX:] == [["a", "b"], ["c", "d"], ["e"]]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also in a process that was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_who_waits(group: GroupCommit) -> None:
     """Send Ctrl-C once the main thread waits: a signal just before that would not interrupt the wait."""
     until(partial(_gathered, group, 1))
@@ -158,6 +166,7 @@ def interrupt_who_waits(group: GroupCommit) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_who_is_interrupted_takes_its_command_back_and_holds_up_no_other(
     store: Store, group: GroupCommit, begin: Begin
 ) -> None:
@@ -174,6 +183,7 @@ def test_who_is_interrupted_takes_its_command_back_and_holds_up_no_other(
     assert store.batches[TRANSACTIONS_MAX:] == [["other"]]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_who_is_interrupted_when_its_turn_comes_lets_the_next_one_send(
     store: Store, group: GroupCommit, begin: Begin
 ) -> None:
