@@ -489,8 +489,8 @@ class SchedulesOfOtherZones(Search[Sequence[ScheduleRow]]):
 class TopicsToDeliver(Search[Sequence[str]]):
     """The names of topics with something to deliver, ascending: messages, subscriptions that catch up, old messages.
 
-    That is, a message without a number, a message that some of its subscribers have, a subscription with a `next_number`, or a
-    delivered message that has expired before `now`.
+    That is, a message without a number, a message that some of its subscribers have, a subscription with a
+    `next_number`, or a delivered message that has expired before `now`.
     """
 
     namespace: str

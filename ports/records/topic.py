@@ -35,8 +35,8 @@ class TopicRow:
 
     Attributes:
         last: The number of the last message that was delivered to all of its subscribers.
-        after_subscription: While message `last + 1` is being delivered: the last subscription that has it, as JSON text of a run id
-            and a channel. None otherwise.
+        after_subscription: While message `last + 1` is being delivered: the last subscription that has it, as JSON text
+            of a run id and a channel. None otherwise.
     """
 
     namespace: str
