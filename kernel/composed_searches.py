@@ -11,6 +11,7 @@ from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.gatherings import GatheringName
 from holdfast.ports.records.run import RunName
 from holdfast.ports.records.schedule import ScheduleName
+from holdfast.ports.records.topic import MessageName
 from holdfast.ports.searches import SlotPlace, not_negative
 from holdfast.ports.structs import frozen
 
@@ -179,4 +180,25 @@ class RunsWithUndeliveredRows(ComposedSearch):
     namespace: str
     sinks: tuple[str, ...]
     after: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class PublishedMessages(ComposedSearch):
+    """Search for messages of topics by name."""
+
+    names: tuple[MessageName, ...]
+
+
+@frozen
+class TopicDeliveries(ComposedSearch):
+    """Search for what is to be delivered of a topic, which is locked, with the runs that get it, locked.
+
+    Without a topic, it is the first of the store that has something to deliver.
+    """
+
+    namespace: str
+    topic: str | None
+    after: str = attrs.field(validator=_a_place)
+    """Without a topic: where the search continues from, a `next`; "" for the beginning."""
     limit: int = attrs.field(validator=not_negative)

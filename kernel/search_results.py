@@ -8,9 +8,35 @@ from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.limits import ConcurrencyPlan, RateName, RunRatePlan
 from holdfast.ports.records.outbox import Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import RunName
+from holdfast.ports.records.topic import SubscriptionName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class TopicRound:
+    """What one delivery of a topic does: stored messages go to subscriptions behind, or new messages to the others."""
+
+    namespace: str
+    topic: str
+    messages: tuple[str, ...] = ()
+    """The ids of the messages to deliver. Those without a number, or with that of a message whose delivery has begun,
+    get the next numbers in this order."""
+    deliveries: tuple[tuple[SubscriptionName, str], ...] = ()
+    """The subscriptions that get a message, each with the id of the message."""
+    finished: int = 0
+    """How many of the messages with new numbers all of their subscribers have after this."""
+    after: tuple[str, str] | None = None
+    """The run id and the channel of the last subscription that gets the next message, which some do not have yet."""
+    behind: tuple[tuple[SubscriptionName, int], ...] = ()
+    """Subscriptions behind, each with the number of the next message that it may get."""
+    unreadable: tuple[SubscriptionName, ...] = ()
+    """Subscriptions of runs that can't be read: they fall behind."""
+    expired: tuple[str, ...] = ()
+    """The ids of messages to delete."""
+    more: bool = False
+    """Whether there may be more to deliver."""
 
 
 @frozen
@@ -21,6 +47,7 @@ class SearchResult:
     sessions: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
+    topic: TopicRound | None = None
     run_names: tuple[RunName, ...] = ()
     """The names of runs that may be ended to make way for others: their jobs are read, too."""
     to_end: tuple[str, ...] = ()

@@ -22,11 +22,13 @@ class Mailbox:
         starts: For an unread message that was sent with a start, the number of the row of that start. If this
             generation ends before the message is received, the next one begins with it.
         closed: The channels that the function has closed, sorted.
+        subscribed: The channels in which it gets messages of topics, sorted.
     """
 
     unread: tuple[int, ...] = ()
     starts: Mapping[int, int] = attrs.field(factory=dict[int, int])
     closed: tuple[str, ...] = ()
+    subscribed: tuple[str, ...] = ()
 
     def put(self, number: int, start: int | None = None) -> "Mailbox":
         """Return the mailbox with one more message; `start` is the row of the start that it was sent with, if any."""
@@ -52,6 +54,14 @@ class Mailbox:
         """Return the mailbox with this channel closed."""
         return evolve(self, closed=tuple(sorted({*self.closed, channel})))
 
+    def subscribe(self, channel: str) -> "Mailbox":
+        """Return the mailbox with a channel for messages of a topic."""
+        return evolve(self, subscribed=tuple(sorted({*self.subscribed, channel})))
+
+    def unsubscribe(self, channel: str) -> "Mailbox":
+        """Return the mailbox without a channel for messages of a topic."""
+        return evolve(self, subscribed=tuple(one for one in self.subscribed if one != channel))
+
     def rows(self) -> tuple[int, ...]:
         """Return the numbers of the rows of the messages and their starts, ascending."""
         return tuple(sorted({*self.unread, *self.starts.values()}))
@@ -65,6 +75,8 @@ class Mailbox:
             fields["starts"] = sorted([number, row] for number, row in self.starts.items())
         if self.closed:
             fields["closed"] = list(self.closed)
+        if self.subscribed:
+            fields["subscribed"] = list(self.subscribed)
         return canonical(fields) if fields else None
 
 
@@ -82,6 +94,7 @@ def mailbox_from(text: str | None) -> Mailbox:
         unread=tuple(chain.from_iterable(range(first, last + 1) for first, last in spans)),
         starts=dict(starts),
         closed=tuple(cast("Sequence[str]", fields.get("closed", ()))),
+        subscribed=tuple(cast("Sequence[str]", fields.get("subscribed", ()))),
     )
 
 

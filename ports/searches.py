@@ -21,7 +21,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import Session
-from holdfast.ports.records.topic import Subscription, TopicMessage
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.structs import evolve, frozen
@@ -486,19 +486,20 @@ class SchedulesOfOtherZones(Search[Sequence[ScheduleRow]]):
 
 
 @frozen
-class TopicsToDeliver(Search[Sequence[str]]):
-    """The names of topics with something to deliver, ascending: messages, subscriptions that catch up, old messages.
+class TopicsToDeliver(Search[Sequence[TopicName]]):
+    """Topics of all namespaces with something to deliver, ascending: messages, subscriptions behind, old messages.
 
     That is, a message without a number, a message that some of its subscribers have, a subscription with a
-    `next_number`, or a delivered message that has expired before `now`.
+    `next_number`, or a delivered message that has expired before `now`. Those up to the place of `after` are left out.
     """
 
-    namespace: str
+    after_namespace: str
+    after_name: str
     limit: int = attrs.field(validator=not_negative)
 
 
 @frozen
-class NewMessages(Search[Sequence[TopicMessage]]):
+class NewMessages(Search[Sequence[TopicMessageRow]]):
     """The first messages of a topic without a number, by the instant at which they were published, then by id."""
 
     namespace: str
@@ -507,7 +508,7 @@ class NewMessages(Search[Sequence[TopicMessage]]):
 
 
 @frozen
-class NumberedMessages(Search[Sequence[TopicMessage]]):
+class NumberedMessages(Search[Sequence[TopicMessageRow]]):
     """Messages of a topic by ascending number, from `number` on. `limit` is the most."""
 
     namespace: str
@@ -517,7 +518,19 @@ class NumberedMessages(Search[Sequence[TopicMessage]]):
 
 
 @frozen
-class ExpiredMessages(Search[Sequence[TopicMessage]]):
+class FirstNumberSince(Search[int | None]):
+    """The lowest number of the messages of a topic that were published at `since` or later; None if there is none.
+
+    The cost depends on these messages only.
+    """
+
+    namespace: str
+    topic: str
+    since: Micros
+
+
+@frozen
+class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
     """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry."""
 
     namespace: str
@@ -527,7 +540,7 @@ class ExpiredMessages(Search[Sequence[TopicMessage]]):
 
 
 @frozen
-class SubscriptionsOfDigests(Search[Sequence[Subscription]]):
+class SubscriptionsOfDigests(Search[Sequence[SubscriptionRow]]):
     """Subscriptions of a topic that have caught up and have one of these digests, in the order of their names.
 
     Those up to `after_run` and `after_channel` are left out. The cost does not depend on subscriptions with other
@@ -543,7 +556,7 @@ class SubscriptionsOfDigests(Search[Sequence[Subscription]]):
 
 
 @frozen
-class SubscriptionsBehind(Search[Sequence[Subscription]]):
+class SubscriptionsBehind(Search[Sequence[SubscriptionRow]]):
     """Subscriptions of a topic that have not caught up with its stored messages, in the order of their names."""
 
     namespace: str

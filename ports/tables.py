@@ -31,9 +31,9 @@ from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.topic import (
     MessageName,
-    Subscription,
     SubscriptionName,
-    TopicMessage,
+    SubscriptionRow,
+    TopicMessageRow,
     TopicName,
     TopicRow,
 )
@@ -168,16 +168,16 @@ BROWSER_SESSIONS: Final[Table[BrowserSession, str]] = Table(
 AUDIT_ENTRIES: Final[Table[AuditEntry, tuple[str, int, str]]] = Table(
     "audit_entries", AuditEntry, ("namespace", "at", "id"), attrgetter("namespace", "at", "id")
 )
-TOPIC_MESSAGES: Final[Table[TopicMessage, MessageName]] = Table(
+TOPIC_MESSAGES: Final[Table[TopicMessageRow, MessageName]] = Table(
     "topic_messages",
-    TopicMessage,
+    TopicMessageRow,
     ("namespace", "topic", "id"),
     attrgetter("message_name"),
     on_insert=OnInsert.KEEP,
 )
-SUBSCRIPTIONS: Final[Table[Subscription, SubscriptionName]] = Table(
+SUBSCRIPTIONS: Final[Table[SubscriptionRow, SubscriptionName]] = Table(
     "subscriptions",
-    Subscription,
+    SubscriptionRow,
     ("namespace", "run_id", "channel"),
     attrgetter("subscription_name"),
     on_insert=OnInsert.KEEP,
@@ -258,7 +258,7 @@ StoredRecord: TypeAlias = (
     | NamespaceRow
     | WorkflowRow
     | TopicRow
-    | TopicMessage
-    | Subscription
+    | TopicMessageRow
+    | SubscriptionRow
 )
 """A record that is a row of its own."""

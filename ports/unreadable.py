@@ -26,7 +26,7 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamState
 from holdfast.ports.records.run import Run, outer_limits_from
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
-from holdfast.ports.records.topic import Subscription, TopicMessage, TopicRow
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
 from holdfast.ports.texts import escape_line
@@ -164,8 +164,8 @@ def replace_unreadable(
     | type[Credential]
     | type[BrowserSession]
     | type[TopicRow]
-    | type[TopicMessage]
-    | type[Subscription],
+    | type[TopicMessageRow]
+    | type[SubscriptionRow],
     columns: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the columns of a row with harmless values in place of those that can't be read.
@@ -346,8 +346,8 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
     BrowserSession: {},
     Session: {},
     TopicRow: {},
-    TopicMessage: {},
-    Subscription: {},
+    TopicMessageRow: {},
+    SubscriptionRow: {},
 }
 
 _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
@@ -412,13 +412,13 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         **dict.fromkeys(("created_at", "used_at", "idle", "expires_at", "ends_at"), 0),
     },
     TopicRow: {"after_subscription": None},
-    TopicMessage: {
+    TopicMessageRow: {
         "payload": "null",
         "attributes": "{}",
-        **dict.fromkeys(("number", "blob", "sender")),
+        **dict.fromkeys(("number", "sender")),
         **dict.fromkeys(("at", "checked", "expires_at"), 0),
     },
-    Subscription: {
+    SubscriptionRow: {
         "selection": "{}",
         **dict.fromkeys(("topic", "digest"), ""),
         **dict.fromkeys(("next_number", "since"), 0),

@@ -42,9 +42,9 @@ from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.topic import (
     MessageName,
-    Subscription,
     SubscriptionName,
-    TopicMessage,
+    SubscriptionRow,
+    TopicMessageRow,
     TopicName,
     TopicRow,
 )
@@ -130,8 +130,8 @@ class Tables:
     namespaces: dict[str, NamespaceRow]
     workflows: dict[WorkflowKey, WorkflowRow]
     topics: dict[TopicName, TopicRow]
-    topic_messages: dict[MessageName, TopicMessage]
-    subscriptions: dict[SubscriptionName, Subscription]
+    topic_messages: dict[MessageName, TopicMessageRow]
+    subscriptions: dict[SubscriptionName, SubscriptionRow]
 
     def __init__(self) -> None:
         # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.

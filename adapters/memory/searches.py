@@ -28,7 +28,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, St
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
-from holdfast.ports.records.topic import Subscription, TopicMessage
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.unreadable import RunOutline
@@ -294,45 +294,49 @@ def _schedules_by_name(store: Store, search: s.SchedulesByName) -> Sequence[Sche
     return sorted((row for row in found if row is not None), key=lambda row: row.key)
 
 
-def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[str]:
-    tables = store.tables
+def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[TopicName]:
+    tables, now = store.tables, store.now
     found = {
-        *(row.topic for row in tables.topic_messages.values() if _is_deliverable(row, search, store.now)),
         *(
-            row.topic
+            TopicName(row.namespace, row.topic)
+            for row in tables.topic_messages.values()
+            if row.number is None or row.expires_at < now
+        ),
+        *(
+            TopicName(row.namespace, row.topic)
             for row in tables.subscriptions.values()
-            if row.namespace == search.namespace and row.next_number is not None
+            if row.next_number is not None
         ),
-        *(
-            row.name
-            for row in tables.topics.values()
-            if row.namespace == search.namespace and row.after_subscription is not None
-        ),
+        *(row.topic_name for row in tables.topics.values() if row.after_subscription is not None),
     }
-    return sorted(found)[: search.limit]
+    after = (search.after_namespace, search.after_name)
+    return [name for name in sorted(found) if name > after][: search.limit]
 
 
-def _is_deliverable(row: TopicMessage, search: s.TopicsToDeliver, now: Micros) -> bool:
-    return row.namespace == search.namespace and (row.number is None or row.expires_at < now)
-
-
-def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessage]:
+def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageRow]:
     messages = store.tables.topic_messages.values()
     return [row for row in messages if (row.namespace, row.topic) == (namespace, topic)]
 
 
-def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessage]:
+def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessageRow]:
     found = [row for row in _messages_of(store, search.namespace, search.topic) if row.number is None]
     return sorted(found, key=lambda row: (row.at, row.id))[: search.limit]
 
 
-def _numbered_messages(store: Store, search: s.NumberedMessages) -> Sequence[TopicMessage]:
+def _numbered_messages(store: Store, search: s.NumberedMessages) -> Sequence[TopicMessageRow]:
     numbered = [(row.number or 0, row) for row in _messages_of(store, search.namespace, search.topic)]
     found = [one for one in numbered if one[0] >= max(search.number, 1)]
     return [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit]]
 
 
-def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[TopicMessage]:
+def _first_number_since(store: Store, search: s.FirstNumberSince) -> int | None:
+    found = _messages_of(store, search.namespace, search.topic)
+    return min(
+        (row.number for row in found if row.number is not None and row.at >= search.since), default=None
+    )
+
+
+def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[TopicMessageRow]:
     found = [
         row
         for row in _messages_of(store, search.namespace, search.topic)
@@ -341,7 +345,7 @@ def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[Topic
     return sorted(found, key=lambda row: (row.expires_at, row.id))[: search.limit]
 
 
-def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[Subscription]:
+def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[SubscriptionRow]:
     found = store.tables.subscriptions.values()
     return sorted(
         (row for row in found if (row.namespace, row.topic) == (namespace, topic)),
@@ -349,7 +353,7 @@ def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[Subscrip
     )
 
 
-def _subscriptions_of_digests(store: Store, search: s.SubscriptionsOfDigests) -> Sequence[Subscription]:
+def _subscriptions_of_digests(store: Store, search: s.SubscriptionsOfDigests) -> Sequence[SubscriptionRow]:
     after, digests = (search.after_run, search.after_channel), set(search.digests)
     return [
         row
@@ -358,7 +362,7 @@ def _subscriptions_of_digests(store: Store, search: s.SubscriptionsOfDigests) ->
     ][: search.limit]
 
 
-def _subscriptions_behind(store: Store, search: s.SubscriptionsBehind) -> Sequence[Subscription]:
+def _subscriptions_behind(store: Store, search: s.SubscriptionsBehind) -> Sequence[SubscriptionRow]:
     found = _subscriptions_of(store, search.namespace, search.topic)
     return [row for row in found if row.next_number is not None][: search.limit]
 
@@ -471,6 +475,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.TopicsToDeliver: _topics_to_deliver,
     s.NewMessages: _new_messages,
     s.NumberedMessages: _numbered_messages,
+    s.FirstNumberSince: _first_number_since,
     s.ExpiredMessages: _expired_messages,
     s.SubscriptionsOfDigests: _subscriptions_of_digests,
     s.SubscriptionsBehind: _subscriptions_behind,

@@ -29,7 +29,7 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamState
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus, outer_limits_of_waiter
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
-from holdfast.ports.records.topic import Subscription, TopicMessage
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Payload, PlanRow
 from holdfast.ports.searches import (
     CompletedRow,
@@ -60,8 +60,8 @@ REPLY: Final = COLUMNS[IdempotencyReply].columns
 LEADER: Final = COLUMNS[LeaderLease].columns
 ATTRIBUTE: Final = ("pair", "created_at", "run")
 SCHEDULE: Final = COLUMNS[ScheduleRow].columns
-TOPIC_MESSAGE: Final = COLUMNS[TopicMessage].columns
-SUBSCRIPTION: Final = COLUMNS[Subscription].columns
+TOPIC_MESSAGE: Final = COLUMNS[TopicMessageRow].columns
+SUBSCRIPTION: Final = COLUMNS[SubscriptionRow].columns
 SINK: Final = COLUMNS[Sink].columns
 STREAM: Final = COLUMNS[Stream].columns
 STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
@@ -171,14 +171,14 @@ def schedule_from(row: Row) -> ScheduleRow:
     return ScheduleRow(**replace_unreadable(ScheduleRow, fields_of(ScheduleRow, row)))
 
 
-def topic_message_from(row: Row) -> TopicMessage:
+def topic_message_from(row: Row) -> TopicMessageRow:
     """Return the message in a row of `TOPIC_MESSAGE`."""
-    return TopicMessage(**replace_unreadable(TopicMessage, fields_of(TopicMessage, row)))
+    return TopicMessageRow(**replace_unreadable(TopicMessageRow, fields_of(TopicMessageRow, row)))
 
 
-def subscription_from(row: Row) -> Subscription:
+def subscription_from(row: Row) -> SubscriptionRow:
     """Return the subscription in a row of `SUBSCRIPTION`."""
-    return Subscription(**replace_unreadable(Subscription, fields_of(Subscription, row)))
+    return SubscriptionRow(**replace_unreadable(SubscriptionRow, fields_of(SubscriptionRow, row)))
 
 
 def sink_from(row: Row) -> Sink:
@@ -358,8 +358,8 @@ _RECORD_FROM: Final[Mapping[type, Callable[[Row], Any]]] = {
     HistoryRow: history_from,
     Session: session_from,
     ScheduleRow: schedule_from,
-    TopicMessage: topic_message_from,
-    Subscription: subscription_from,
+    TopicMessageRow: topic_message_from,
+    SubscriptionRow: subscription_from,
     Sink: sink_from,
     Stream: stream_from,
     Annotation: annotation_from,

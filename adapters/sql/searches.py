@@ -23,6 +23,7 @@ from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports import searches as s
 from holdfast.ports.queries.audit import LAST
 from holdfast.ports.records.limits import FairKeyName
+from holdfast.ports.records.topic import TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.searches import SlotPlace, Waiting
@@ -440,21 +441,27 @@ def _of_topics(dialect: Dialect) -> _Searches:
     subscriptions = (
         f"SELECT {columns_of(rows.SUBSCRIPTION, 's')} FROM holdfast_subscriptions AS s WHERE {of_topic}"
     )
-    stored = "SELECT topic FROM holdfast_topic_messages WHERE namespace = :namespace"
+    stored = "SELECT namespace, topic AS name FROM holdfast_topic_messages WHERE"
     message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)
     return {
         s.TopicsToDeliver: SqlSearch(
-            sql=f"SELECT topic FROM ({stored} AND number IS NULL "
-            "UNION SELECT topic FROM holdfast_subscriptions WHERE namespace = :namespace AND next_number IS NOT NULL "
-            "UNION SELECT name FROM holdfast_topics WHERE namespace = :namespace AND after_subscription IS NOT NULL "
-            f"UNION {stored} AND number IS NOT NULL AND expires_at < :now) AS t ORDER BY topic LIMIT :limit",
-            answer=_each(_first),
+            sql=f"SELECT namespace, name FROM ({stored} number IS NULL "
+            "UNION SELECT namespace, topic FROM holdfast_subscriptions WHERE next_number IS NOT NULL "
+            "UNION SELECT namespace, name FROM holdfast_topics WHERE after_subscription IS NOT NULL "
+            f"UNION {stored} number IS NOT NULL AND expires_at < :now) AS t "
+            "WHERE (namespace, name) > (:after_namespace, :after_name) ORDER BY namespace, name LIMIT :limit",
+            answer=_each(lambda row: TopicName(*row)),
         ),
         s.NewMessages: SqlSearch(
             sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.id LIMIT :limit", answer=message
         ),
         s.NumberedMessages: SqlSearch(
             sql=f"{messages} AND m.number >= :number ORDER BY m.number LIMIT :limit", answer=message
+        ),
+        s.FirstNumberSince: SqlSearch(
+            sql="SELECT min(m.number) FROM holdfast_topic_messages AS m "
+            f"WHERE {of_topic} AND m.at >= :since AND m.number IS NOT NULL",
+            answer=_earliest,
         ),
         s.ExpiredMessages: SqlSearch(
             sql=f"{messages} AND m.expires_at < :now AND m.number <= :number "

@@ -29,7 +29,8 @@ from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
-from holdfast.kernel.commands import RunSignalled, StagesWoken
+from holdfast.kernel.authoring.topics import TopicMessage
+from holdfast.kernel.commands import RunSignalled, StagesWoken, TopicPublished
 from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import EventSink
@@ -204,6 +205,27 @@ class EngineMethods:
             CompletionNotFoundError, AlreadyCompletedError, SignalRefusedError, InvalidArgumentError: As `complete`.
         """
         return await in_thread(lambda: self._sync.fail_completion(token, message, actor=actor))
+
+    async def publish(
+        self, message: TopicMessage, /, *, id: str | None = None, actor: Actor | None = None
+    ) -> TopicPublished:
+        """Publish a message to a topic: `engine.publish(orders(order))`. It is stored when this returns.
+
+        Every run that has subscribed, or subscribes while the topic keeps the message, gets it once, in the order of
+        the topic.
+
+        Args:
+            message: A message with its topic, as `topic(message)` returns it.
+            id: The id of the message in its topic. Publishing again with an id that is stored does nothing.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
+
+        Returns:
+            The id of the message, and whether this call published it.
+
+        Raises:
+            InvalidArgumentError: `message` is not a message of a topic, or the id is not a text of 1 to 256 characters.
+        """
+        return await in_thread(lambda: self._sync.publish(message, id=id, actor=actor))
 
     def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
         """Return the runs of this namespace, newest first. They are read page by page.

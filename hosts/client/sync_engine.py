@@ -81,7 +81,15 @@ from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
-from holdfast.kernel.commands import RunSignal, RunSignalled, StagesWoken, StageWake
+from holdfast.kernel.authoring.topics import MESSAGE_ID, TOPIC_MESSAGE, TopicMessage
+from holdfast.kernel.commands import (
+    RunSignal,
+    RunSignalled,
+    StagesWoken,
+    StageWake,
+    TopicPublish,
+    TopicPublished,
+)
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.durations import Duration
@@ -431,6 +439,30 @@ class SyncEngine:
             return client.dispatch(command)
         except ChannelClosedError:
             raise AlreadyCompletedError(named.run_id) from None
+
+    def publish(
+        self, message: TopicMessage, /, *, id: str | None = None, actor: Actor | None = None
+    ) -> TopicPublished:
+        """Publish a message to a topic: `engine.publish(orders(order))`. It is stored when this returns.
+
+        Every run that has subscribed, or subscribes while the topic keeps the message, gets it once, in the order of
+        the topic.
+
+        Args:
+            message: A message with its topic, as `topic(message)` returns it.
+            id: The id of the message in its topic. Publishing again with an id that is stored does nothing.
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
+
+        Returns:
+            The id of the message, and whether this call published it.
+
+        Raises:
+            InvalidArgumentError: `message` is not a message of a topic, or the id is not a text of 1 to 256 characters.
+        """
+        check("publish", TOPIC_MESSAGE, message=message)
+        check("publish", MESSAGE_ID, id=id)
+        command = TopicPublish(namespace=self.core.namespace, message=message.as_new(), id=id)
+        return self.client.acting_as(actor).dispatch(command)
 
     def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
         """Return the runs of this namespace, newest first. They are read page by page.

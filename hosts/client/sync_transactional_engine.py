@@ -13,7 +13,8 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.commands import RunSignalled, RunStopped
+from holdfast.kernel.authoring.topics import MESSAGE_ID, TOPIC_MESSAGE, TopicMessage
+from holdfast.kernel.commands import RunSignalled, RunStopped, TopicPublish, TopicPublished
 from holdfast.ports.application_transactions import ApplicationTransaction
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.validation import TEXT, check
@@ -122,6 +123,23 @@ class SyncTransactionalEngine:
         """
         check("cancel", TEXT, run_id=run_id)
         return SyncRunHandle[object](self._joined, run_id, object).cancel(reason=reason)
+
+    def publish(self, message: TopicMessage, /, *, id: str | None = None) -> TopicPublished:
+        """Publish a message to a topic: `within.publish(orders(order))`. It exists once the transaction is committed.
+
+        It locks nothing, and holds up no other publisher.
+
+        Args:
+            message: A message with its topic, as `topic(message)` returns it.
+            id: The id of the message in its topic. Publishing again with an id that is stored does nothing.
+
+        Raises:
+            InvalidArgumentError: As `SyncEngine.publish`.
+        """
+        check("publish", TOPIC_MESSAGE, message=message)
+        check("publish", MESSAGE_ID, id=id)
+        command = TopicPublish(namespace=self._client.core.namespace, message=message.as_new(), id=id)
+        return self._joined.dispatch(command)
 
     def create_schedule(self, schedule: Schedule[object], /) -> SyncScheduleHandle:
         """Create a schedule, and return its handle. It exists once the transaction is committed.

@@ -14,7 +14,8 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.commands import RunSignalled, RunStopped
+from holdfast.kernel.authoring.topics import TopicMessage
+from holdfast.kernel.commands import RunSignalled, RunStopped, TopicPublished
 
 R = TypeVar("R")
 
@@ -110,6 +111,20 @@ class TransactionalEngine:
             InvalidArgumentError: `run_id` is not a string.
         """
         return await self._calls.make(lambda: self._sync.cancel(run_id, reason=reason))
+
+    async def publish(self, message: TopicMessage, /, *, id: str | None = None) -> TopicPublished:
+        """Publish a message to a topic: `within.publish(orders(order))`. It exists once the transaction is committed.
+
+        It locks nothing, and holds up no other publisher.
+
+        Args:
+            message: A message with its topic, as `topic(message)` returns it.
+            id: The id of the message in its topic. Publishing again with an id that is stored does nothing.
+
+        Raises:
+            InvalidArgumentError: As `Engine.publish`.
+        """
+        return await self._calls.make(lambda: self._sync.publish(message, id=id))
 
     async def create_schedule(self, schedule: Schedule[object], /) -> ScheduleHandle:
         """Create a schedule, and return its handle. It exists once the transaction is committed.

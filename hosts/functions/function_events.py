@@ -14,6 +14,7 @@ from holdfast.kernel.functions.protocol import (
     ChildEnded,
     ChildStarted,
     FunctionEvent,
+    MessagePublished,
     Row,
     RunNotified,
     SignalReceived,
@@ -21,6 +22,7 @@ from holdfast.kernel.functions.protocol import (
     StepFailed,
     StepQueued,
     TimerFired,
+    TopicSubscribed,
     UpdateOutcome,
     UpdateReceived,
 )
@@ -70,6 +72,12 @@ def function_event(row: HistoryRow, event: events.HistoryEvent, text: Texts) -> 
             )
         case events.ChannelClosed(call=call, channel=channel):
             return ChannelClosed(call=call, channel=channel)
+        case events.MessagePublished(call=call, topic=topic):
+            return MessagePublished(call=call, topic=topic)
+        case events.TopicSubscribed(call=call, channel=channel):
+            return TopicSubscribed(call=call, channel=channel)
+        case events.TopicUnsubscribed(call=call, channel=channel):
+            return TopicSubscribed(call=call, channel=channel, is_end=True)
         case events.SignalReceived(channel=channel, checked=is_checked, sender=sender):
             return SignalReceived(
                 channel=channel, text=text(payload_of(row)), checked=is_checked, sender=sender

@@ -18,13 +18,26 @@ from holdfast.kernel.commands import (
     ChildStart,
     EventAppend,
     FunctionRecord,
+    NewTopicMessage,
     SignalSend,
     StepQueue,
+    TopicSend,
+    TopicSubscribe,
+    TopicUnsubscribe,
 )
-from holdfast.kernel.functions.protocol import ChildRequest, CloseRequest, NotifyRequest, UpdateOutcome
+from holdfast.kernel.functions.protocol import (
+    ChildRequest,
+    CloseRequest,
+    NotifyRequest,
+    PublishRequest,
+    RecordedRequest,
+    SubscribeRequest,
+    UpdateOutcome,
+)
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
 from holdfast.kernel.pipelines.input_attributes import joined_attributes
+from holdfast.kernel.topics.selections import selection_text
 from holdfast.ports.records.run import ClosePolicy, attribute_texts
 from holdfast.ports.records.values import Payload
 from holdfast.ports.structs import evolve
@@ -89,9 +102,14 @@ async def answer_rows(body: Body, drive: FunctionReplay) -> list[EventAppend]:
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
 
-def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> FunctionRecord:
-    if isinstance(request, CloseRequest):
-        return ChannelClose(call=request.call, site=request.site, channel=request.channel)
+def _child_row(body: Body, request: RecordedRequest) -> FunctionRecord:
+    match request:
+        case CloseRequest():
+            return ChannelClose(call=request.call, site=request.site, channel=request.channel)
+        case PublishRequest() | SubscribeRequest():
+            return _topic_row(request)
+        case _:
+            pass
     run = body.work.run
     # Stored under a key of its own: the blob belongs to the child, and is removed with it.
     place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
@@ -116,9 +134,33 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
     return ChildStart(call=request.call, site=request.site, child=child)
 
 
-def _text_of(request: ChildRequest | NotifyRequest | CloseRequest) -> str:
+def _topic_row(request: PublishRequest | SubscribeRequest) -> FunctionRecord:
+    if isinstance(request, PublishRequest):
+        message = NewTopicMessage(
+            topic=request.topic,
+            payload=request.text,
+            attributes=selection_text(request.attributes),
+            checked=True,
+            keep=request.keep,
+        )
+        return TopicSend(call=request.call, site=request.site, message=message, id=request.id)
+    if request.selection is None:
+        return TopicUnsubscribe(
+            call=request.call, site=request.site, topic=request.topic, channel=request.channel
+        )
+    return TopicSubscribe(
+        call=request.call,
+        site=request.site,
+        topic=request.topic,
+        channel=request.channel,
+        selection=selection_text(request.selection),
+        since=request.since,
+    )
+
+
+def _text_of(request: RecordedRequest) -> str:
     match request:
         case ChildRequest(input=text) | NotifyRequest(text=text):
             return text
-        case CloseRequest():
-            return ""
+        case CloseRequest() | PublishRequest() | SubscribeRequest():
+            return ""  # none of them is stored as a blob

@@ -15,10 +15,8 @@ from holdfast.kernel.authoring.pipeline_builder import rate_from, slots_from, sl
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import EventPublish, Failure, QueuedStepJob, StepCancel, StepQueue
 from holdfast.kernel.functions.protocol import (
-    ChildRequest,
-    CloseRequest,
-    NotifyRequest,
     Published,
+    RecordedRequest,
     Request,
     SkippedMessage,
     StepRequest,
@@ -59,7 +57,8 @@ class PendingWork:
         new: Inline steps that the driver has not fetched yet.
         dropped: Calls that the function no longer waits for and that the driver has not fetched yet.
         tries: The next attempt of each step that was attempted.
-        children: Child runs to start, messages and cancellations to send to them, and channels to close.
+        children: Child runs to start, messages and cancellations to send, channels to close, messages to publish, and
+            subscriptions to begin and end.
         patches: Patches that are active in this run and not recorded yet.
         answers: Results of updates that are not recorded yet.
         refused: Messages that could not be decoded, by row number, where the refusal is not recorded yet.
@@ -75,9 +74,7 @@ class PendingWork:
     new: list[StepRequest] = attrs.field(factory=list[StepRequest])
     dropped: list[str] = attrs.field(factory=list[str])
     tries: dict[str, StepAttempt] = attrs.field(factory=dict[str, StepAttempt])
-    children: dict[str, ChildRequest | NotifyRequest | CloseRequest] = attrs.field(
-        factory=dict[str, ChildRequest | NotifyRequest | CloseRequest]
-    )
+    children: dict[str, RecordedRequest] = attrs.field(factory=dict[str, RecordedRequest])
     patches: dict[str, None] = attrs.field(factory=dict[str, None])
     answers: dict[str, UpdateOutcome] = attrs.field(factory=dict[str, UpdateOutcome])
     refused: dict[int, SkippedMessage] = attrs.field(factory=dict[int, SkippedMessage])

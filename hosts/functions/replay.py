@@ -76,14 +76,13 @@ from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
-    ChildRequest,
     CloseRequest,
     Ended,
     FunctionContinued,
     FunctionEvent,
     FunctionFailed,
     FunctionOutput,
-    NotifyRequest,
+    RecordedRequest,
     Row,
     StepCompleted,
     StepQueued,
@@ -370,7 +369,7 @@ class FunctionReplay:
         others = todo.children or todo.answers or todo.published or todo.events or notes
         return bool(others or (queues is not None and queues))
 
-    def children(self) -> list[ChildRequest | NotifyRequest | CloseRequest]:
+    def children(self) -> list[RecordedRequest]:
         """Return the child runs to start, the notifications to send, and the channels to close."""
         return list(self._todo.children.values())
 
@@ -555,7 +554,7 @@ class FunctionReplay:
                     todo.new.append(one)
                 else:
                     self.queues.enqueue(one)
-            elif isinstance(one, ChildRequest | NotifyRequest | CloseRequest):
+            elif isinstance(one, RecordedRequest):
                 todo.children[one.call] = one
         for call in turn.dropped:
             if isinstance(todo.children.get(call), CloseRequest):
@@ -623,6 +622,9 @@ class FunctionReplay:
                 | events.SignalSent(call=call)
                 | events.CancelSent(call=call)
                 | events.ChannelClosed(call=call)
+                | events.MessagePublished(call=call)
+                | events.TopicSubscribed(call=call)
+                | events.TopicUnsubscribed(call=call)
             ):
                 self._todo.children.pop(call, None)
             case events.StepRetrying(call=call):

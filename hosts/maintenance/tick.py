@@ -13,6 +13,7 @@ from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.hosts.maintenance.retention import Retention
 from holdfast.hosts.maintenance.schedules import ScheduleFirer
+from holdfast.hosts.maintenance.topics import TopicSweeper
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
@@ -68,6 +69,7 @@ class Tick:
         repaired: Ids of runs that lacked jobs and got them back. Always empty unless there is a bug.
         heartbeat_timeouts: Attempts that are lost because their bodies sent no heartbeat in time.
         delivered: Ends of runs delivered to parents or child runs.
+        published: Messages of topics delivered to subscribers.
         reminded: Queued jobs that a serverless host announced again, because their messages may be lost.
         expired: Runs that failed because their deadline passed.
         admitted: Pending runs that started: their `start_at` came, or they got a slot.
@@ -85,6 +87,7 @@ class Tick:
     repaired: tuple[str, ...]
     heartbeat_timeouts: int = 0
     delivered: int = 0
+    published: int = 0
     reminded: int = 0
     expired: int = 0
     admitted: int = 0
@@ -123,6 +126,7 @@ class Maintenance:
         self._expire_at = 0.0
         self._resumer = BlockedRunResumer(core)
         self.schedules = ScheduleFirer(core)
+        self._topics = TopicSweeper(self._dispatcher)
         self.has_rate_lines = False
         """Whether the last tick of this process found runs that wait for rates of starts."""
 
@@ -212,6 +216,7 @@ class Maintenance:
         self.has_rate_lines = bool(runs.wakes_at)
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
         followed = self._dispatcher.follow_up(*fired, woken, expired, runs, repaired)
+        published, more_messages = self._topics.sweep()
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if reaped.sessions:
@@ -239,9 +244,11 @@ class Maintenance:
             wakes_at=(*runs.wakes_at, *jobs.wakes_at, *followed.wakes_at, *scheduled_at),
             heartbeat_timeouts=overdue.freed + overdue.dead,
             delivered=followed.delivered,
+            published=published,
             # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
             # ended.
             more=more_schedules
+            or more_messages
             or woken.woken >= WAKE_LIMIT
             or reaped.sessions > 0
             or freed.freed + freed.dead >= REAP_LIMIT

@@ -416,8 +416,8 @@ class WorkerMachine:
         can_deliver = self.phase is Phase.RUNNING and self._session
         left: list[FollowUp] = []
         for part in self._follow_up.parts():
-            is_in_flight = any(call.deliveries == part.deliveries for call in self._following)
-            if is_in_flight or (part.deliveries and not can_deliver):
+            is_in_flight = any(call.delivers == part.delivers for call in self._following)
+            if is_in_flight or (part.delivers and not can_deliver):
                 left.append(part)
             else:
                 self._following.add(part)
@@ -462,7 +462,7 @@ class WorkerMachine:
                 actions += self._running.cancel(held)
                 if held:
                     actions.append(Release(held))
-        is_admitting = any(not call.deliveries for call in self._following)
+        is_admitting = any(not call.delivers for call in self._following)
         idle = not (self._running or self.unsettled or self._claiming or is_admitting)
         if (idle and self._outgoing.is_over(now, actions)) or now >= self._give_up_at():
             self.phase = Phase.STOPPED

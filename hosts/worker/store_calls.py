@@ -135,7 +135,7 @@ class StoreCalls:
         if settles:
             settled, _ = self.settle(p.Settle(settles, (False,) * len(settles)), {})
             if isinstance(settled, p.Settled):
-                self.follow_up(evolve(settled.follow_up, deliveries=False))
+                self.follow_up(evolve(settled.follow_up, deliveries=False, topics=()))
         if attempts:
             self.release(attempts)
         self._resign(self.session)
@@ -385,7 +385,7 @@ class StoreCalls:
 
         def carry_out() -> p.Input:
             done = self._dispatcher.carry_out(action)
-            opened = action.deliveries or done.admitted > 0
+            opened = action.delivers or done.admitted > 0
             return p.FollowedUp(action, opened, self._seconds_until(done.wakes_at))
 
         return self._guarded(action, carry_out)

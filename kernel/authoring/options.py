@@ -482,6 +482,12 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str) and all(value.split("."))
 
 
+PLACES: Final = Wanted(
+    'a list of names of fields, or a dict of places by key: ["country"], or {"country": "address.country"}',
+    lambda value: all(_is_path(one) for pair in _places(value) for one in pair),
+)
+
+
 def input_attributes(value: Sequence[str] | Mapping[str, str]) -> tuple[InputAttribute, ...]:
     """Return the option `attributes_from` as data of the plan. It has been checked."""
     return tuple(InputAttribute(*pair) for pair in sorted(cast("Sequence[tuple[str, str]]", _places(value))))

@@ -61,6 +61,9 @@ from holdfast.kernel.commands.functions import (
     StepFail,
     StepQueue,
     TimerFire,
+    TopicSend,
+    TopicSubscribe,
+    TopicUnsubscribe,
 )
 from holdfast.kernel.commands.jobs import (
     Attempt,
@@ -183,6 +186,13 @@ from holdfast.kernel.commands.sinks import (
     StreamRange,
 )
 from holdfast.kernel.commands.stages import StagePollSuspended, StagesWoken, StageWake
+from holdfast.kernel.commands.topics import (
+    NewTopicMessage,
+    TopicDeliver,
+    TopicDelivered,
+    TopicPublish,
+    TopicPublished,
+)
 from holdfast.kernel.commands.worker_about import ServedQueue, WorkerAbout
 from holdfast.kernel.commands.workflows import WorkflowRegister, WorkflowSchemas, WorkflowsRegistered
 
@@ -266,6 +276,7 @@ __all__ = [
     "NamespaceDelete",
     "NamespaceDeleted",
     "NewAnnotation",
+    "NewTopicMessage",
     "OperatorCommand",
     "OutboxBatch",
     "OutboxFlush",
@@ -351,6 +362,13 @@ __all__ = [
     "StreamProgress",
     "StreamRange",
     "TimerFire",
+    "TopicDeliver",
+    "TopicDelivered",
+    "TopicPublish",
+    "TopicPublished",
+    "TopicSend",
+    "TopicSubscribe",
+    "TopicUnsubscribe",
     "UnresponsiveReaped",
     "WithFollowUp",
     "WorkerAbout",

@@ -22,17 +22,24 @@ class FollowUp:
     """Whether results are to be delivered to other runs: send `RunDeliver`."""
     rates: tuple[str, ...] = ()
     """Rates of starts under which `RunClaimPending` may now admit a run: `run-rate:<name>`."""
+    topics: tuple[str, ...] = ()
+    """Topics with something to deliver: send `TopicDeliver`."""
+
+    @property
+    def delivers(self) -> bool:
+        """Whether something is to be delivered to other runs."""
+        return bool(self.deliveries or self.topics)
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.runs or self.jobs or self.deliveries or self.rates)
+        return bool(self.runs or self.jobs or self.rates or self.delivers)
 
     def parts(self) -> "Iterator[FollowUp]":
         """Yield the admissions, then the deliveries, if there are any. They do not depend on each other."""
         if self.runs or self.jobs or self.rates:
             yield FollowUp(self.runs, self.jobs, rates=self.rates)
-        if self.deliveries:
-            yield FollowUp(deliveries=True)
+        if self.delivers:
+            yield FollowUp(deliveries=self.deliveries, topics=self.topics)
 
 
 NO_FOLLOW_UP: Final = FollowUp()
@@ -56,6 +63,7 @@ def merge(*follow_ups: FollowUp) -> FollowUp:
         tuple(dict.fromkeys(key for one in some for key in one.jobs)),
         any(one.deliveries for one in some),
         tuple(dict.fromkeys(key for one in some for key in one.rates)),
+        tuple(dict.fromkeys(name for one in some for name in one.topics)),
     )
 
 

@@ -6,6 +6,7 @@ from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import AttemptOutput, PublishedEvent
 from holdfast.kernel.commands.outcomes import ChannelMessage, ChildRunStarted, Failure
+from holdfast.kernel.commands.topics import NewTopicMessage
 from holdfast.kernel.history.events import DriverEvent, StepFailed
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy, SlotsPlan
 from holdfast.ports.records.history import HistoryRow
@@ -161,6 +162,45 @@ class ChannelClose:
     site: str = ""
 
 
+@frozen(kw_only=True)
+class TopicSend:
+    """Record: publish a message to a topic in the same transaction."""
+
+    tag: ClassVar[str] = "topic_send"
+    call: str
+    message: NewTopicMessage
+    id: str | None = None
+    """The id of the message; None: one that belongs to this call."""
+    site: str = ""
+
+
+@frozen(kw_only=True)
+class TopicSubscribe:
+    """Record: subscribe to a topic. From then on its messages arrive in a channel of the run."""
+
+    tag: ClassVar[str] = "topic_subscribe"
+    call: str
+    topic: str
+    channel: str
+    """The name of the channel, as `kernel.topics.selections.channel_of` returns it."""
+    selection: str = "{}"
+    """JSON text of an object: the attributes that a message must have."""
+    since: Micros | None = None
+    """The instant from which on messages were published that it gets, too; None: that of the generation's start."""
+    site: str = ""
+
+
+@frozen(kw_only=True)
+class TopicUnsubscribe:
+    """Record: end a subscription. No further message arrives in the channel."""
+
+    tag: ClassVar[str] = "topic_unsubscribe"
+    call: str
+    topic: str
+    channel: str
+    site: str = ""
+
+
 FunctionRecord: TypeAlias = (
     EventAppend
     | EventPublish
@@ -172,6 +212,9 @@ FunctionRecord: TypeAlias = (
     | SignalSend
     | CancelSend
     | ChannelClose
+    | TopicSend
+    | TopicSubscribe
+    | TopicUnsubscribe
 )
 """What the driver of a durable function records with one `JobRecord`, besides other such records."""
 

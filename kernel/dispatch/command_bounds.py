@@ -13,11 +13,13 @@ from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.attempt_output import REASON_MAX, VALUE_MAX
 from holdfast.kernel.commands.names import CONCURRENCY_KEY_MAX, IDEMPOTENCY_KEY_MAX, NAME_MAX
 from holdfast.kernel.commands.namespaces import NOTE_MAX
+from holdfast.kernel.commands.topics import PAYLOAD_MAX
 from holdfast.kernel.commands.workflows import SCHEMAS_MAX
 from holdfast.kernel.limits.levels import PATH_MAX
 from holdfast.kernel.limits.limit_names import GIVEN_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX
 from holdfast.kernel.rules.updates import UPDATE_MAX
+from holdfast.kernel.topics.selections import TOPIC_MAX
 from holdfast.ports.errors import InvalidCommandError
 
 ID_MAX: Final = 256
@@ -125,6 +127,10 @@ TEXTS: Final[Mapping[str, int]] = {
     "types": NAME_MAX,
     "timing": _TIMING_MAX,
     "type": NAME_MAX,
+    "topic": TOPIC_MAX,
+    "selection": ATTRIBUTES_MAX,
+    "message/payload": PAYLOAD_MAX,
+    "message/attributes": ATTRIBUTES_MAX,
     "undoes": NAME_MAX,
     "untouched": _KEY_OF_STORE_MAX,
     "update": UPDATE_MAX,

@@ -10,9 +10,11 @@ from holdfast.kernel.composed_searches import (
     NamedCredentials,
     NamedSchedules,
     NamespaceContents,
+    PublishedMessages,
     RegisteredWorkflows,
     RunsWithUndeliveredRows,
     SearchedBrowserSessions,
+    TopicDeliveries,
     WaitingJobs,
     WaitingRuns,
     following_places,
@@ -24,6 +26,7 @@ from holdfast.kernel.dispatch.gathering_reads import gathering_runs
 from holdfast.kernel.dispatch.quotas import namespace_contents, registered_workflows
 from holdfast.kernel.dispatch.run_rate_lines import rated_runs
 from holdfast.kernel.dispatch.schedule_searches import firing_schedules, named_schedules
+from holdfast.kernel.dispatch.topic_searches import published_messages, topic_deliveries
 from holdfast.kernel.limits.levels import (
     level_places,
     remaining_spans,
@@ -273,6 +276,8 @@ _COMPOSED: Final[Mapping[type, Callable[[Transaction, State, Any, Micros], Searc
     NamespaceContents: namespace_contents,
     RegisteredWorkflows: registered_workflows,
     NamedSchedules: named_schedules,
+    PublishedMessages: published_messages,
+    TopicDeliveries: topic_deliveries,
     RunsMissingJobs: _runs_missing_jobs,
     RunsWithUndeliveredRows: _runs_with_undelivered_rows,
     SearchedBrowserSessions: _searched_browser_sessions,

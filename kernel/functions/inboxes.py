@@ -47,6 +47,7 @@ class Inboxes:
         "_messages",
         "_new_future",
         "_passed_over",
+        "_subscribed",
         "_waiting",
         "refused",
         "taken",
@@ -64,6 +65,7 @@ class Inboxes:
         self._waiting: dict[asyncio.Future[None], tuple[Sequence[str], Read]] = {}
         # Most functions have no closed channels, and an empty set takes 216 bytes.
         self._closed: frozenset[str] = frozenset()
+        self._subscribed: frozenset[str] = frozenset()
         self._closes: Mapping[str, tuple[str, ...]] = _NO_CALLS
         """The pending calls that close each channel."""
         self.taken: list[int] = []
@@ -134,6 +136,21 @@ class Inboxes:
         for future, (channels, _) in self._waiting.items():
             if channel in channels and not future.done():
                 future.set_result(None)
+
+    def discard(self, channel: str) -> None:
+        """Close a channel and drop its messages: its subscription has ended."""
+        self.taken += (message.number for message in self._messages.pop(channel, ()))
+        self._subscribed -= {channel}
+        self.close(channel)
+
+    def reopen(self, channel: str) -> None:
+        """Open a channel that has a subscription, also if an earlier one of it was closed."""
+        self._closed -= {channel}
+        self._subscribed |= {channel}
+
+    def is_subscribed(self, channel: str) -> bool:
+        """Whether a channel gets the messages of a subscription."""
+        return channel in self._subscribed
 
     async def take(self, channels: Sequence[str], read: Read) -> tuple[Any] | None:
         """Return the first message of any of these channels, decoded, in a tuple. Waits for one if necessary.

@@ -71,7 +71,9 @@ from holdfast.kernel.functions.protocol import (
     Ended,
     FunctionFailed,
     FunctionReturned,
+    MessagePublished,
     NotifyRequest,
+    PublishRequest,
     Request,
     Row,
     RunNotified,
@@ -82,6 +84,7 @@ from holdfast.kernel.functions.protocol import (
     StepRequest,
     TimerFired,
     TimerRequest,
+    TopicSubscribed,
     Turn,
     UpdateReceived,
 )
@@ -319,6 +322,14 @@ class FunctionMachine:
                 if self._expected(row, closed) is not None:
                     del self._open[closed.call]
                     self._loop.answer(closed.call, None)
+            case TopicSubscribed(channel=channel) as subscribed:
+                if subscribed.is_end:
+                    self._loop.inboxes.discard(channel)
+                else:
+                    self._loop.inboxes.reopen(channel)
+                if self._expected(row, subscribed) is not None:
+                    del self._open[subscribed.call]
+                    self._loop.answer(subscribed.call, None)
             case StepQueued() as queued:
                 self._expected(row, queued)
                 self._keep_arguments(queued)
@@ -500,6 +511,8 @@ class FunctionMachine:
                 self._loop.fail(request.call, ChildRefusedError(run, error, is_taken=False))
             case ChildRequest(), ChildStarted(run=run, error=str(error)):
                 self._loop.fail(request.call, ChildRefusedError(run, error))
+            case PublishRequest(), MessagePublished():
+                self._loop.answer(request.call, None)
             case NotifyRequest(), RunNotified(error=None):
                 self._loop.answer(request.call, None)
             case NotifyRequest(), RunNotified(run=run, closed=str(channel)):

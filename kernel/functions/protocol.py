@@ -111,7 +111,61 @@ class CloseRequest:
         return f"the close of channel {self.channel!r}"
 
 
-Request: TypeAlias = StepRequest | TimerRequest | ChildRequest | NotifyRequest | CloseRequest
+@frozen(kw_only=True)
+class PublishRequest:
+    """A request to publish a message to a topic. `call` and `site` as in StepRequest."""
+
+    call: str
+    topic: str
+    text: str
+    """The message as JSON text."""
+    attributes: Mapping[str, str]
+    """The texts by which subscriptions select it."""
+    id: str | None
+    """The id of the message, if the author chose one."""
+    keep: Micros
+    """How long it is kept for later subscriptions."""
+    site: str = ""
+
+    @property
+    def what(self) -> str:
+        """A description of the call, for error messages."""
+        return f"a message to topic {self.topic!r}"
+
+
+@frozen(kw_only=True)
+class SubscribeRequest:
+    """A request to subscribe to a topic, or to end a subscription. `call` and `site` as in StepRequest."""
+
+    call: str
+    topic: str
+    channel: str
+    """The channel in which the messages arrive."""
+    selection: Mapping[str, str] | None = None
+    """The texts that a message must have; None to end the subscription."""
+    since: Micros | None = None
+    """The instant from which on messages were published that it gets, too; None: that of the generation's start."""
+    site: str = ""
+
+    @property
+    def what(self) -> str:
+        """A description of the call, for error messages."""
+        return _subscription_text(self.channel, is_end=self.selection is None)
+
+
+Request: TypeAlias = (
+    StepRequest
+    | TimerRequest
+    | ChildRequest
+    | NotifyRequest
+    | CloseRequest
+    | PublishRequest
+    | SubscribeRequest
+)
+
+
+RecordedRequest: TypeAlias = ChildRequest | NotifyRequest | CloseRequest | PublishRequest | SubscribeRequest
+"""A request that is carried out by the command that records it."""
 
 
 @frozen(kw_only=True)
@@ -210,6 +264,33 @@ class ChannelClosed:
 
 
 @frozen(kw_only=True)
+class MessagePublished:
+    """A message was published to a topic."""
+
+    call: str
+    topic: str
+
+    @property
+    def what(self) -> str:
+        """A description of the call, for error messages."""
+        return f"a message to topic {self.topic!r}"
+
+
+@frozen(kw_only=True)
+class TopicSubscribed:
+    """A subscription to a topic began or ended."""
+
+    call: str
+    channel: str
+    is_end: bool = False
+
+    @property
+    def what(self) -> str:
+        """A description of the call, for error messages."""
+        return _subscription_text(self.channel, is_end=self.is_end)
+
+
+@frozen(kw_only=True)
 class ChildEnded:
     """A child run ended."""
 
@@ -257,7 +338,16 @@ class Cancelling:
     reason: str = ""
 
 
-CallOutcome: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | RunNotified | ChannelClosed
+CallOutcome: TypeAlias = (
+    StepCompleted
+    | StepFailed
+    | TimerFired
+    | ChildStarted
+    | RunNotified
+    | ChannelClosed
+    | MessagePublished
+    | TopicSubscribed
+)
 """The outcome of a call."""
 
 FunctionEvent: TypeAlias = (
@@ -385,3 +475,7 @@ class Turn:
 
 def _notification_text(run: str, *, is_cancel: bool) -> str:
     return f"that run {run!r} is cancelled" if is_cancel else f"a message to run {run!r}"
+
+
+def _subscription_text(channel: str, *, is_end: bool) -> str:
+    return f"the end of the subscription {channel!r}" if is_end else f"the subscription {channel!r}"

@@ -27,13 +27,31 @@ class InputAttribute:
     """Where the value is in the input's JSON object: names of fields, with dots between them."""
 
 
-def attributes_in(text: str, wanted: Sequence[InputAttribute], where: str) -> dict[str, str]:
+@frozen
+class AttributeSource:
+    """How the texts from a JSON value are named in messages of errors."""
+
+    option: str
+    """The option that names them."""
+    noun: str
+    """What each of them is."""
+    value: str
+    """What the JSON value is."""
+
+
+_OF_INPUT: Final = AttributeSource("attributes_from", "attribute", "input")
+
+
+def attributes_in(
+    text: str, wanted: Sequence[InputAttribute], where: str, source: AttributeSource = _OF_INPUT
+) -> dict[str, str]:
     """Return the attributes that an input has. A field that is missing or null is no attribute.
 
     Args:
         text: The input as JSON text.
         wanted: The attributes.
         where: What is started, for error messages.
+        source: What the texts and the input are called there.
 
     Raises:
         InvalidArgumentError: A value is a list, an object or too long, or the input has no fields.
@@ -41,7 +59,7 @@ def attributes_in(text: str, wanted: Sequence[InputAttribute], where: str) -> di
     if not wanted:
         return {}
     data = parse(text)
-    found = ((one.name, _value_at(data, one, where)) for one in wanted)
+    found = ((one.name, _value_at(data, one, where, source)) for one in wanted)
     return {name: value for name, value in found if value is not None}
 
 
@@ -61,32 +79,35 @@ def joined_attributes(
     return canonical({**parents, **taken, **(given or {})})
 
 
-def _value_at(data: object, wanted: InputAttribute, where: str) -> str | None:
+def _value_at(data: object, wanted: InputAttribute, where: str, source: AttributeSource) -> str | None:
     value = data
     for name in wanted.path.split("."):
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _refused(wanted, f"needs an object with the field {name!r}", value, where)
+            raise _refused(wanted, f"needs an object with the field {name!r}", value, where, source)
         value = cast("dict[str, object]", value).get(name)
     if isinstance(value, str) and len(value) > TEXT_MAX:
         raise InvalidArgumentError(
-            "attributes_from",
-            f"{where}: the attribute {wanted.name!r} comes from {wanted.path!r} of the input, which has"
+            source.option,
+            f"{where}: the {source.noun} {wanted.name!r} comes from {wanted.path!r} of the {source.value}, which has"
             f" {len(value):,} characters; at most {TEXT_MAX:,} are possible",
         )
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, dict | list):
-        raise _refused(wanted, "must be a text, a number or a boolean", cast("object", value), where)
+        raise _refused(wanted, "must be a text, a number or a boolean", cast("object", value), where, source)
     return canonical(value)
 
 
-def _refused(wanted: InputAttribute, words: str, value: object, where: str) -> InvalidArgumentError:
+def _refused(
+    wanted: InputAttribute, words: str, value: object, where: str, source: AttributeSource
+) -> InvalidArgumentError:
     what = next((words for kind, words in _WORDS.items() if isinstance(value, kind)), "a number")
     return InvalidArgumentError(
-        "attributes_from",
-        f"{where}: the attribute {wanted.name!r} comes from {wanted.path!r} of the input, which {words}; it is {what}",
+        source.option,
+        f"{where}: the {source.noun} {wanted.name!r} comes from {wanted.path!r} of the {source.value}, which {words};"
+        f" it is {what}",
     )
 
 

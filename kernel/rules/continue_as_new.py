@@ -1,6 +1,7 @@
 """The rule for continue-as-new: the next generation has an empty history.
 
-Unread messages, updates that were not started, published values, annotations and the parent run move to it. See
+Unread messages, subscriptions to topics, updates that were not started, published values, annotations and the parent
+run move to it. See
 docs/decisions/0030.
 """
 
@@ -69,6 +70,7 @@ def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDra
     draft = RunDraft(evolve(run, parent=None), now)
     continued = events.RunContinued(generation=run.generation + 1, definition=plan.definition)
     draft.append(continued, payload=goes_on.input)
+    draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))
     draft.end(RunStatus.COMPLETED, cancels={})
     return draft
 
@@ -119,6 +121,7 @@ def _begun(
     row = draft.append(created, payload=goes_on.input)
     assert row == INPUT_ROW
     forward_unread(state, draft, run, unread)
+    draft.keep_mailbox(evolve(draft.mailbox, subscribed=unread.subscribed))
     for update in updates:
         received = events.UpdateReceived(
             update=update.update, again=update.again, key=update.key, checked=update.checked

@@ -20,9 +20,13 @@ from holdfast.kernel.commands import (
     StepFail,
     StepQueue,
     TimerFire,
+    TopicSend,
+    TopicSubscribe,
+    TopicUnsubscribe,
     merge,
 )
 from holdfast.kernel.history import events, limits
+from holdfast.kernel.rules import topics
 from holdfast.kernel.rules.attempt_output import (
     annotation_keys,
     check_published,
@@ -193,6 +197,12 @@ def _carry_out(
             return start_child_of_function(state, draft, run, job, record, now, ids, earlier)
         case SignalSend() | CancelSend():
             return notify_run(state, draft, run, job, record, now)
+        case TopicSend():
+            return topics.send(draft, run, job, record, now)
+        case TopicSubscribe():
+            return topics.subscribe(draft, run, job, record)
+        case TopicUnsubscribe():
+            return topics.unsubscribe(draft, run, job, record)
         case StepFail():
             raise AssertionError("what comes of a failed step depends on the others of the command")
     return None
@@ -224,6 +234,9 @@ _TYPES: Final[Mapping[type[FunctionRecord], str]] = {
     SignalSend: events.SignalSent.type,
     CancelSend: events.CancelSent.type,
     ChannelClose: events.ChannelClosed.type,
+    TopicSend: events.MessagePublished.type,
+    TopicSubscribe: events.TopicSubscribed.type,
+    TopicUnsubscribe: events.TopicUnsubscribed.type,
 }
 
 

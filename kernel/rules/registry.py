@@ -37,6 +37,8 @@ from holdfast.kernel.rules import (
     sink_batches,
     sinks,
     starts,
+    topic_delivery,
+    topics,
     updates,
     workflows,
 )
@@ -166,6 +168,8 @@ _ALL: Final = (
     _rule(c.NamespaceCreate, c.NamespaceCreated, namespaces.reads_of_namespace, namespaces.decide_create),
     _rule(c.NamespaceDelete, c.NamespaceDeleted, namespaces.reads_of_namespace, namespaces.decide_delete),
     _rule(c.WorkflowRegister, c.WorkflowsRegistered, workflows.reads_of_register, workflows.decide_register),
+    _rule(c.TopicPublish, c.TopicPublished, topics.reads_of_publish, topics.decide_publish),
+    _rule(c.TopicDeliver, c.TopicDelivered, topic_delivery.reads_of_deliver, topic_delivery.decide_deliver),
     _rule(c.SinkRegister, c.SinkRegistered, sinks.reads_of_named, sinks.decide_register),
     _rule(c.SinkRemove, c.SinkRemoved, sinks.reads_of_named, sinks.decide_remove),
     _rule(c.OutboxFlush, c.OutboxFlushed, outbox.reads_of_flush, outbox.decide_flush),

@@ -30,13 +30,14 @@ from holdfast.kernel.rules.retries import AttemptDetails, attempt_of_run, fail_s
 from holdfast.kernel.rules.run_creation import store_plan
 from holdfast.kernel.rules.runs import is_older, named_run
 from holdfast.kernel.rules.start_bounds import apply_bound
+from holdfast.kernel.rules.topics import subscription_of
 from holdfast.kernel.rules.unread_messages import append_again, append_start
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.forks import Fork, open_children, plan_fork
 from holdfast.kernel.runs.gathered_starts import carried_starts
 from holdfast.kernel.runs.rerun_plan import Rerun, check_point, choose_plan, plan_rerun
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records.history import HistoryRow
@@ -260,7 +261,14 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     starts = mailbox_from(before.mailbox).starts
     history = state.histories[before.key]
     kept_starts = {number: row for number, row in starts.items() if number < fork.row}
-    draft.keep_mailbox(Mailbox(unread=fork.kept_messages, starts=kept_starts, closed=fork.closed_channels))
+    draft.keep_mailbox(
+        Mailbox(
+            unread=fork.kept_messages,
+            starts=kept_starts,
+            closed=fork.closed_channels,
+            subscribed=tuple(one.channel for one in fork.subscriptions),
+        )
+    )
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
     for row in fork.redelivered:
         if row.type == events.SignalReceived.type:
@@ -270,7 +278,10 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             append_again(draft, row, start=None if start is None else known[start])
             continue
         draft.append(_again(row), node=row.node, payload=row.payload)
-    changes: tuple[Change, ...] = ()
+    # It has the messages that were delivered before, and gets those that are published from now on.
+    changes: tuple[Change, ...] = tuple(
+        Insert(subscription_of(run, one, run.created_at)) for one in fork.subscriptions
+    )
     for child in _children(state, run, fork):
         if child.status not in TERMINAL:
             draft.count_child()

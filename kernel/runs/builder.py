@@ -10,6 +10,7 @@ from holdfast.kernel.history.events import HistoryEvent, SignalReceived, UserEve
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
 from holdfast.kernel.runs.gathered_starts import after_gathering
+from holdfast.kernel.runs.subscriptions import without_subscriptions
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
 from holdfast.ports.changes import (
     CancelExternalWork,
@@ -411,6 +412,8 @@ class RunDraft:
         `cancels` are stages whose external work is cancelled, each with the maximum number of attempts.
         """
         self._status = RUN_TRANSITIONS.check(self._status, status)
+        self._mailbox, unsubscribed = without_subscriptions(self._before, self._mailbox)
+        self._changes += unsubscribed
         if self._open_jobs:
             for node, attempts in cancels.items():
                 self._changes.append(CancelExternalWork(self._before.key, node, attempts))

@@ -80,6 +80,7 @@ class Fork:
         begins_anew: Whether no row written by code is kept: redelivered rows are then there when the function starts.
         kept_messages: The numbers of kept rows with messages.
         closed_channels: The channels that kept rows have closed.
+        subscriptions: The subscriptions to topics that kept rows have begun and not ended.
     """
 
     start: str | None
@@ -92,6 +93,7 @@ class Fork:
     begins_anew: bool = False
     kept_messages: tuple[int, ...] = ()
     closed_channels: tuple[str, ...] = ()
+    subscriptions: tuple[events.TopicSubscribed, ...] = ()
 
 
 def plan_fork(
@@ -152,6 +154,7 @@ def plan_fork(
                 if row.type == events.ChannelClosed.type
             )
         ),
+        subscriptions=tuple(open_subscriptions(before)),
     )
     _check(run, history, fork, children)
     if (cancelled := _first_kept(lost, before)) is not None:
@@ -399,3 +402,15 @@ def _ended_child(row: HistoryRow) -> str | None:
         failed = events.ChildFailed.from_row(row)
         return failed.run if failed.call is None else None
     return None
+
+
+def open_subscriptions(history: Iterable[HistoryRow]) -> Iterator[events.TopicSubscribed]:
+    """Yield the subscriptions to topics that rows of a history have begun and not ended, by channel."""
+    found: dict[str, events.TopicSubscribed] = {}
+    for row in history:
+        if row.type == events.TopicSubscribed.type:
+            subscribed = events.TopicSubscribed.from_row(row)
+            found[subscribed.channel] = subscribed
+        elif row.type == events.TopicUnsubscribed.type:
+            found.pop(events.TopicUnsubscribed.from_row(row).channel, None)
+    yield from (found[channel] for channel in sorted(found))

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from holdfast.ports.records.values import Micros, Payload
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 
@@ -51,7 +51,7 @@ class TopicRow:
 
 
 @frozen(kw_only=True)
-class TopicMessage:
+class TopicMessageRow:
     """A message of a topic.
 
     It is stored without a number by its publisher, who waits for nobody. The delivery numbers it later, when it is
@@ -65,10 +65,8 @@ class TopicMessage:
     """Its place in the order of the topic, from 1; None until its delivery begins."""
     at: Micros
     """When it was published."""
-    payload: str | None = None
-    """The message as JSON text; None if it is in the blob store."""
-    blob: str | None = None
-    """The key of its blob."""
+    payload: str
+    """The message as JSON text. It is never a blob: every subscriber has a copy."""
     attributes: str = "{}"
     """JSON text of an object: the texts by which subscribers select messages."""
     checked: int = 0
@@ -83,14 +81,9 @@ class TopicMessage:
         """The name under which it is published once."""
         return MessageName(self.namespace, self.topic, self.id)
 
-    @property
-    def value(self) -> Payload:
-        """The message, or where it is."""
-        return Payload(inline=self.payload, blob=self.blob)
-
 
 @frozen(kw_only=True)
-class Subscription:
+class SubscriptionRow:
     """A run that gets messages of a topic, into one of its channels.
 
     It belongs to the run through all of its generations, and ends with the run.

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.stage_context import StageContext
     from holdfast.kernel.authoring.step_context import step_context
     from holdfast.kernel.authoring.steps import step
+    from holdfast.kernel.authoring.topics import Topic
     from holdfast.kernel.authoring.workflow_context import workflow_context
     from holdfast.kernel.calendars.specs import Cron, Every
     from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
@@ -69,6 +70,7 @@ __all__ = [
     "Suspended",
     "SyncEngine",
     "SyncRunHandle",
+    "Topic",
     "Worker",
     "compensate_with",
     "completed",
@@ -152,6 +154,7 @@ _MODULES: Final = {
         "holdfast.kernel.authoring.stage_context": ("StageContext",),
         "holdfast.kernel.authoring.step_context": ("step_context",),
         "holdfast.kernel.authoring.steps": ("step",),
+        "holdfast.kernel.authoring.topics": ("Topic",),
         "holdfast.kernel.authoring.workflow_context": ("workflow_context",),
         "holdfast.kernel.calendars.specs": (
             "Cron",

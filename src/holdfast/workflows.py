@@ -24,6 +24,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.authoring.topics import TopicMessage, TopicSelection, TopicSubscription
 from holdfast.kernel.authoring.workflow_context import WorkflowContext
 from holdfast.ports.errors import CancelRun
 
@@ -48,6 +49,9 @@ __all__ = [
     "Step",
     "StepContext",
     "TolerateFailures",
+    "TopicMessage",
+    "TopicSelection",
+    "TopicSubscription",
     "Update",
     "UpdateCall",
     "Workflow",

@@ -23,7 +23,7 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
-from holdfast.ports.records.topic import Subscription, TopicMessage, TopicRow
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
 
@@ -326,7 +326,7 @@ _MAPS: Final = (
         },
     ),
     ColumnMap(
-        TopicMessage,
+        TopicMessageRow,
         tables.topic_messages,
         {
             "namespace": "namespace",
@@ -335,7 +335,6 @@ _MAPS: Final = (
             "number": "number",
             "at": "at",
             "payload": "payload",
-            "blob": "blob",
             "attributes": "attributes",
             "checked": "checked",
             "sender": "sender",
@@ -343,7 +342,7 @@ _MAPS: Final = (
         },
     ),
     ColumnMap(
-        Subscription,
+        SubscriptionRow,
         tables.subscriptions,
         {
             "namespace": "namespace",

@@ -689,8 +689,7 @@ topic_messages: Final = Table(
     _key("id"),
     _number("number", nullable=True),
     _number("at"),
-    _text("payload", nullable=True),
-    _name("blob", nullable=True),
+    _text("payload"),
     _text("attributes"),
     _number("checked"),
     _name("sender", nullable=True),
@@ -705,6 +704,14 @@ _index(
     unique=True,
 )
 _index(
+    "holdfast_topic_messages_at",
+    topic_messages.c.namespace,
+    topic_messages.c.topic,
+    topic_messages.c.at,
+    topic_messages.c.id,
+    topic_messages.c.number,
+)
+_index(
     "holdfast_topic_messages_new",
     topic_messages.c.namespace,
     topic_messages.c.topic,
@@ -714,8 +721,8 @@ _index(
 )
 _index(
     "holdfast_topic_messages_expiry",
-    topic_messages.c.namespace,
     topic_messages.c.expires_at,
+    topic_messages.c.namespace,
     topic_messages.c.topic,
 )
 

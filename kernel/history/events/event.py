@@ -31,8 +31,8 @@ Facts: TypeAlias = Mapping[str, object]
 Identity: TypeAlias = tuple[str, str, int]
 """The type of an event, the call or row that it is about, and the number of the attempt."""
 
-CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
-"""What a call of a durable function is: of a step, a timer, a child run, a message to one, or a channel's close."""
+CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel", "topic"]
+"""What a call is: of a step, a timer, a child run, a message to a run, a channel's close, or of a topic."""
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import attrs
 from typing_extensions import override
 
 from holdfast.kernel.history.events.event import (
@@ -37,6 +38,12 @@ class SignalReceived(OperatorEvent):
     """Its number in the previous generation, which did not receive it."""
     sender: str | None = None
     """The id of the run that sent it; None if no run did."""
+    topic: str | None = None
+    """The topic that it was published to; None: it was sent to this run."""
+    message: str | None = None
+    """Its id in the topic."""
+    number: int | None = None
+    """Its number in the topic."""
 
 
 @frozen(kw_only=True)
@@ -111,6 +118,47 @@ class ChannelClosed(LocatedCallEvent):
     call_kind: ClassVar[CallKind | None] = "channel"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
+    channel: str
+    """The name of the channel."""
+
+
+@frozen(kw_only=True)
+class MessagePublished(LocatedCallEvent):
+    """A durable function published a message to a topic."""
+
+    type: ClassVar[str] = "message.published"
+    call_kind: ClassVar[CallKind | None] = "topic"
+    reaches_function: ClassVar[bool] = True
+    topic: str
+    """The name of the topic."""
+    message: str
+    """The id of the message in the topic."""
+
+
+@frozen(kw_only=True)
+class TopicSubscribed(LocatedCallEvent):
+    """A durable function subscribed to a topic: messages of the topic arrive in a channel of its run."""
+
+    type: ClassVar[str] = "topic.subscribed"
+    call_kind: ClassVar[CallKind | None] = "topic"
+    reaches_function: ClassVar[bool] = True
+    topic: str
+    """The name of the topic."""
+    channel: str
+    """The name of the channel."""
+    selection: Mapping[str, object] = attrs.field(factory=dict[str, object])
+    """The attributes that a message must have."""
+
+
+@frozen(kw_only=True)
+class TopicUnsubscribed(LocatedCallEvent):
+    """A durable function ended a subscription to a topic."""
+
+    type: ClassVar[str] = "topic.unsubscribed"
+    call_kind: ClassVar[CallKind | None] = "topic"
+    reaches_function: ClassVar[bool] = True
+    topic: str
+    """The name of the topic."""
     channel: str
     """The name of the channel."""
 

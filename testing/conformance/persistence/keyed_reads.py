@@ -12,7 +12,7 @@ from holdfast.ports.records.limits import FairKey, LimitRow, RateWindow, SlotNam
 from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Stream, StreamHead
 from holdfast.ports.records.session import Registration
-from holdfast.ports.records.topic import Subscription, TopicMessage, TopicRow
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.tables import (
     AI_CALLS,
@@ -80,14 +80,14 @@ def _advance(stream: Stream) -> AdvanceStreams:
     return AdvanceStreams(StreamHead(sink=stream.sink, run=stream.run, head_row=stream.head_row, at=NOW))
 
 
-def _a_message(number: int) -> TopicMessage:
-    return TopicMessage(
+def _a_message(number: int) -> TopicMessageRow:
+    return TopicMessageRow(
         namespace=NAMESPACE, topic="orders", id=f"message-{number}", at=NOW, payload="1", expires_at=NOW
     )
 
 
-def _a_subscription(number: int) -> Subscription:
-    return Subscription(
+def _a_subscription(number: int) -> SubscriptionRow:
+    return SubscriptionRow(
         namespace=NAMESPACE,
         run_id=f"run-{number}",
         channel="topic:orders",

@@ -10,10 +10,17 @@ from attrs import evolve
 from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records.topic import Subscription, SubscriptionName, TopicMessage, TopicName, TopicRow
+from holdfast.ports.records.topic import (
+    SubscriptionName,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+    TopicRow,
+)
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
     ExpiredMessages,
+    FirstNumberSince,
     NewMessages,
     NumberedMessages,
     Search,
@@ -31,10 +38,10 @@ T = TypeVar("T")
 
 OTHER: Final = "tenant-2"
 TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders")
-MESSAGE: Final = TopicMessage(
+MESSAGE: Final = TopicMessageRow(
     namespace=NAMESPACE, topic="orders", id="a", at=NOW, payload="1", expires_at=NOW + 9
 )
-SUBSCRIPTION: Final = Subscription(
+SUBSCRIPTION: Final = SubscriptionRow(
     namespace=NAMESPACE,
     run_id="run-1",
     channel="topic:orders",
@@ -43,7 +50,7 @@ SUBSCRIPTION: Final = Subscription(
     digest="d",
     since=NOW,
 )
-FULL_MESSAGE: Final = TopicMessage(
+FULL_MESSAGE: Final = TopicMessageRow(
     namespace=NAMESPACE,
     topic="orders/Größe",
     id="order \u2013 17",
@@ -65,7 +72,7 @@ def found(store: Persistence, search: Search[T], now: Micros = NOW) -> T:
     return query(store, lambda tx: tx.find(search, now))
 
 
-def ids(messages: Sequence[TopicMessage]) -> list[str]:
+def ids(messages: Sequence[TopicMessageRow]) -> list[str]:
     """Return the ids of messages."""
     return [one.id for one in messages]
 
@@ -84,7 +91,6 @@ class Topics(PersistenceCase):
         [
             (TOPICS, evolve(TOPIC, last=7, after_subscription='["run-1","topic:orders"]')),
             (TOPIC_MESSAGES, FULL_MESSAGE),
-            (TOPIC_MESSAGES, evolve(FULL_MESSAGE, payload=None, blob="blobs/1")),
             (SUBSCRIPTIONS, FULL_SUBSCRIPTION),
         ],
     )
@@ -96,10 +102,10 @@ class Topics(PersistenceCase):
     @pytest.mark.parametrize("row", [TOPIC, FULL_MESSAGE, FULL_SUBSCRIPTION])
     def test_an_update_changes_each_field_that_is_not_the_key(self, store: Persistence, row: Any) -> None:
         """Each alone, whatever the others are."""
-        table = {TopicRow: TOPICS, TopicMessage: TOPIC_MESSAGES, Subscription: SUBSCRIPTIONS}[type(row)]
+        table = {TopicRow: TOPICS, TopicMessageRow: TOPIC_MESSAGES, SubscriptionRow: SUBSCRIPTIONS}[type(row)]
         put(store, Insert(row))
         for field in attrs.fields(type(row)):
-            if field.name in table.key or field.name == "blob":
+            if field.name in table.key:
                 continue
             row = evolve(row, **{field.name: 77 if isinstance(getattr(row, field.name), int) else "text"})
             put(store, Update(row))
@@ -152,6 +158,19 @@ class Topics(PersistenceCase):
         put(store, Insert(MESSAGE), Insert(evolve(MESSAGE, topic="other", number=2)))
         assert ids(found(store, NumberedMessages(NAMESPACE, "orders", 2, 10))) == ["m2", "m3", "m10"]
         assert ids(found(store, NumberedMessages(NAMESPACE, "orders", 0, 2))) == ["m1", "m2"]
+
+    def test_the_first_number_since_an_instant(self, store: Persistence) -> None:
+        """The lowest number of those that were published then or later, whatever their order is."""
+        put(
+            store,
+            *(
+                Insert(evolve(MESSAGE, id=f"m{number}", number=number, at=NOW + at))
+                for number, at in ((1, 0), (2, 7), (3, 5), (4, 9))
+            ),
+            Insert(evolve(MESSAGE, at=NOW + 99)),
+        )
+        firsts = [found(store, FirstNumberSince(NAMESPACE, "orders", NOW + since)) for since in (0, 1, 8, 10)]
+        assert firsts == [1, 2, 4, None]
 
     def test_messages_expire_once_they_were_delivered(self, store: Persistence) -> None:
         """Those without a number, or with a higher one, are left."""
@@ -222,10 +241,11 @@ class Topics(PersistenceCase):
             Insert(evolve(TOPIC, name="idle")),
             Insert(evolve(MESSAGE, topic="of another", namespace=OTHER)),
         )
-        names = ["begun", "behind", "expired", "new"]
-        assert found(store, TopicsToDeliver(NAMESPACE, 10)) == names
-        assert found(store, TopicsToDeliver(NAMESPACE, 3)) == names[:3]
-        assert found(store, TopicsToDeliver(OTHER, 3)) == ["of another"]
+        names = [TopicName(NAMESPACE, name) for name in ("begun", "behind", "expired", "new")]
+        names.append(TopicName(OTHER, "of another"))
+        assert found(store, TopicsToDeliver("", "", 10)) == names
+        assert found(store, TopicsToDeliver("", "", 3)) == names[:3]
+        assert found(store, TopicsToDeliver(*names[2], 10)) == names[3:]
 
     def test_one_transaction_at_a_time_holds_a_topic(self, store: Persistence) -> None:
         """Numbers are given under the lock of the topic: none is given twice, and none is left out."""

@@ -696,8 +696,7 @@ def create_topic_messages() -> None:
         key("id"),
         number("number", nullable=True),
         number("at"),
-        words("payload", nullable=True),
-        key("blob", nullable=True),
+        words("payload"),
         words("attributes"),
         number("checked"),
         key("sender", nullable=True),
@@ -713,7 +712,8 @@ def create_topic_messages() -> None:
         unique=True,
     )
     index("holdfast_topic_messages_new", "holdfast_topic_messages", [*of_topic, "at", "id"], "number IS NULL")
-    index("holdfast_topic_messages_expiry", "holdfast_topic_messages", ["namespace", "expires_at", "topic"])
+    index("holdfast_topic_messages_at", "holdfast_topic_messages", [*of_topic, "at", "id", "number"])
+    index("holdfast_topic_messages_expiry", "holdfast_topic_messages", ["expires_at", "namespace", "topic"])
 
 
 def create_subscriptions() -> None:

@@ -1,0 +1,43 @@
+"""Delivers what publishers and subscribers of topics have left behind: a process that ended, or a lost follow-up."""
+
+import logging
+from typing import Final
+
+from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.kernel.commands import TopicDeliver
+from holdfast.ports.errors import HoldfastError, UnavailableError
+
+ROUNDS_MAX: Final = 20
+"""The maximum number of deliveries in one tick, so that a busy topic does not hold up the rest of maintenance."""
+
+_log = logging.getLogger("holdfast.maintenance")
+
+
+class TopicSweeper:
+    """Looks for topics with something to deliver, of all namespaces, and goes on where it stopped."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._after = ""
+
+    def sweep(self) -> tuple[int, bool]:
+        """Deliver for a while. Return how many messages went to subscribers, and whether there may be more.
+
+        A topic that can't be delivered is logged, and holds up those after it only. UnavailableError propagates.
+        """
+        deliveries = 0
+        namespace = self._dispatcher.core.namespace
+        for _ in range(ROUNDS_MAX):
+            try:
+                done = self._dispatcher.dispatch(TopicDeliver(namespace=namespace, after=self._after))
+            except UnavailableError:
+                raise
+            except HoldfastError as error:
+                _log.error("messages of a topic can't be delivered: %s", error)
+                self._after = ""
+                return deliveries, False
+            deliveries += done.deliveries
+            self._after = done.next or ""
+            if done.topic is None:
+                return deliveries, False
+        return deliveries, True

@@ -1,0 +1,251 @@
+"""Searches for what is to be delivered of a topic: each transaction makes one step, under the lock of the topic's row.
+
+In this order: it goes on with a message that some of its subscribers have; it lets subscriptions behind catch up with
+the stored messages; it delivers new messages. The last two also delete messages that have expired.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, cast
+
+import attrs
+
+from holdfast.kernel.composed_searches import PublishedMessages, TopicDeliveries, slot_place
+from holdfast.kernel.search_results import SearchResult, TopicRound
+from holdfast.kernel.state import State
+from holdfast.kernel.topics.selections import digests_of, is_selected, texts_from
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.records.run import RunName
+from holdfast.ports.records.topic import (
+    SubscriptionName,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+    TopicRow,
+)
+from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import (
+    ExpiredMessages,
+    FirstNumberSince,
+    LatestRuns,
+    NewMessages,
+    NumberedMessages,
+    RunOutlines,
+    SubscriptionsBehind,
+    SubscriptionsOfDigests,
+    TopicsToDeliver,
+)
+from holdfast.ports.structs import evolve
+from holdfast.ports.tables import TOPIC_MESSAGES, TOPICS
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+BEHIND_MAX: Final = 50
+"""Most subscriptions that catch up in one transaction: each takes a statement or two."""
+NEW_MAX: Final = 50
+"""Most new messages in one transaction: each takes a statement."""
+
+
+def published_messages(tx: Transaction, state: State, search: PublishedMessages, _: Micros) -> SearchResult:
+    """Find messages of topics by name."""
+    for message in tx.get(TOPIC_MESSAGES, search.names):
+        state.tables.put(message)
+    return SearchResult()
+
+
+def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now: Micros) -> SearchResult:
+    """Find the next deliveries of a topic, and lock the topic and the runs that get them."""
+    name: TopicName | None = None if search.topic is None else TopicName(search.namespace, search.topic)
+    if name is None:
+        after = slot_place(search.after)
+        name = next(iter(tx.find(TopicsToDeliver(after.namespace, after.key, 1), now)), None)
+    if name is None:
+        return SearchResult()
+    known = tx.lock(TOPICS, [name])
+    for row in known:
+        state.tables.put(row)
+    topic = known[0] if known else TopicRow(namespace=name.namespace, name=name.name)
+    step = _Step(tx, state, topic, search.limit, now)
+    found = step.go_on() if topic.after_subscription is not None else step.catch_up() or step.deliver_new()
+    return _with_runs(tx, state, found)
+
+
+@attrs.frozen
+class _Step:
+    """One step of the delivery of a topic."""
+
+    tx: Transaction
+    state: State
+    topic: TopicRow
+    limit: int
+    now: Micros
+
+    def go_on(self) -> TopicRound:
+        """Deliver the message that some of its subscribers have to those that follow."""
+        run, channel = cast("tuple[str, str]", parse(self.topic.after_subscription))
+        message, *_ = self._numbered(self.topic.last + 1, 1) or [None]
+        if message is None:  # it is gone, with nobody left to get it
+            return self._round(finished=1)
+        subscribers = self._subscribers(message, (run, channel), self.limit)
+        return self._new([(message, subscribers)], is_last_whole=len(subscribers) < self.limit)
+
+    def catch_up(self) -> TopicRound | None:
+        """Deliver stored messages to subscriptions behind; None if there are none."""
+        topic, limit = self.topic, self.limit
+        search = SubscriptionsBehind(topic.namespace, topic.name, BEHIND_MAX + 1 + len(self.state.excluded))
+        every = self.tx.find(search)
+        unreadable = {run.id for run in self._excluded(one.run_id for one in every)}
+        behind = [one for one in every if one.run_id not in unreadable]
+        if not behind:
+            return None
+        deliveries: list[tuple[SubscriptionName, str]] = []
+        reached: list[tuple[SubscriptionName, int]] = []
+        messages: dict[str, None] = {}
+        for subscription in behind[:BEHIND_MAX]:
+            if limit <= 0:
+                break
+            self.state.tables.put(subscription)
+            first = subscription.next_number or self._first_number(subscription)
+            stored = [] if first > topic.last else self._numbered(first, limit)
+            stored = [one for one in stored if (one.number or 0) <= topic.last]
+            selected = [one for one in stored if _gets(subscription, one)]
+            deliveries += ((subscription.subscription_name, one.id) for one in selected)
+            messages.update((one.id, None) for one in selected)
+            is_all = len(stored) < limit
+            limit -= len(stored)
+            reached.append(
+                (subscription.subscription_name, topic.last + 1 if is_all else (stored[-1].number or 0) + 1)
+            )
+        return self._round(
+            messages=tuple(messages),
+            deliveries=tuple(deliveries),
+            behind=tuple(reached),
+            more=True,
+        )
+
+    def deliver_new(self) -> TopicRound:
+        """Deliver new messages, as many as the limit allows; the last of them maybe to some of its subscribers."""
+        new = self.tx.find(NewMessages(self.topic.namespace, self.topic.name, NEW_MAX + 1))
+        left = self.limit
+        found: list[tuple[TopicMessageRow, Sequence[SubscriptionRow]]] = []
+        is_whole = True
+        for message in new[:NEW_MAX]:
+            if left <= 0:
+                break
+            subscribers = self._subscribers(message, ("", ""), left)
+            is_whole = len(subscribers) < left
+            left -= len(subscribers)
+            found.append((message, subscribers))
+        return self._new(found, is_last_whole=is_whole, more=len(new) > len(found))
+
+    def _new(
+        self,
+        found: Sequence[tuple[TopicMessageRow, Sequence[SubscriptionRow]]],
+        *,
+        is_last_whole: bool,
+        more: bool = False,
+    ) -> TopicRound:
+        for message, subscribers in found:
+            self.state.tables.put(message)
+            for subscription in subscribers:
+                self.state.tables.put(subscription)
+        last = None if is_last_whole or not found else found[-1][1][-1]
+        return self._round(
+            messages=tuple(message.id for message, _ in found),
+            deliveries=tuple(
+                (one.subscription_name, message.id)
+                for message, subscribers in found
+                for one in subscribers
+                if _gets(one, message)
+            ),
+            finished=len(found) - (last is not None),
+            after=None if last is None else (last.run_id, last.channel),
+            more=more or last is not None,
+        )
+
+    def _round(
+        self,
+        *,
+        messages: tuple[str, ...] = (),
+        deliveries: tuple[tuple[SubscriptionName, str], ...] = (),
+        finished: int = 0,
+        after: tuple[str, str] | None = None,
+        behind: tuple[tuple[SubscriptionName, int], ...] = (),
+        more: bool = False,
+    ) -> TopicRound:
+        topic, expired = self.topic, ()
+        if not behind:  # those that catch up may get them
+            search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
+            expired = tuple(one.id for one in self.tx.find(search, self.now))
+        return TopicRound(
+            namespace=topic.namespace,
+            topic=topic.name,
+            messages=messages,
+            deliveries=deliveries,
+            finished=finished,
+            after=after,
+            behind=behind,
+            expired=expired,
+            more=more or len(expired) >= self.limit,
+        )
+
+    def _first_number(self, subscription: SubscriptionRow) -> int:
+        topic = self.topic
+        if not topic.last:
+            return 1
+        first = self.tx.find(FirstNumberSince(topic.namespace, topic.name, subscription.since))
+        return topic.last + 1 if first is None else first
+
+    def _numbered(self, first: int, limit: int) -> list[TopicMessageRow]:
+        search = NumberedMessages(self.topic.namespace, self.topic.name, first, limit)
+        found = list(self.tx.find(search))
+        for message in found:
+            self.state.tables.put(message)
+        return found
+
+    def _subscribers(
+        self, message: TopicMessageRow, after: tuple[str, str], limit: int
+    ) -> Sequence[SubscriptionRow]:
+        topic = self.topic
+        try:
+            digests = digests_of(texts_from(message.attributes))
+        except PARSE_ERRORS:
+            digests = digests_of({})
+        return self.tx.find(SubscriptionsOfDigests(topic.namespace, topic.name, digests, *after, limit))
+
+    def _excluded(self, run_ids: Iterable[str]) -> list[RunName]:
+        """Return those of these runs that can't be read."""
+        return _excluded(self.tx, self.state, self.topic.namespace, run_ids)
+
+
+def _gets(subscription: SubscriptionRow, message: TopicMessageRow) -> bool:
+    """Whether a subscription gets a message: it fits, and it was not published before the subscription begins."""
+    with suppress(*PARSE_ERRORS):
+        fits = is_selected(texts_from(subscription.selection), texts_from(message.attributes))
+        return fits and message.at >= subscription.since
+    return False
+
+
+def _excluded(tx: Transaction, state: State, namespace: str, run_ids: Iterable[str]) -> list[RunName]:
+    if not state.excluded:
+        return []
+    outlines = tx.find(RunOutlines(sorted(state.excluded), locks=False))
+    wanted = {RunName(namespace, run_id) for run_id in run_ids}
+    return sorted(wanted & {RunName(one.namespace, one.id) for one in outlines})
+
+
+def _with_runs(tx: Transaction, state: State, found: TopicRound) -> SearchResult:
+    """Lock the runs that get messages. Of one that can't be read, the subscription falls behind."""
+    ids = {subscription.run_id for subscription, _ in found.deliveries}
+    unreadable = {name.id for name in _excluded(tx, state, found.namespace, ids)}
+    names = sorted(RunName(found.namespace, run_id) for run_id in ids - unreadable)
+    for run in tx.find(LatestRuns(names)) if names else ():
+        state.tables.put(run)
+    if unreadable:
+        left_out = {one for one, _ in found.deliveries if one.run_id in unreadable}
+        found = evolve(
+            found,
+            deliveries=tuple(one for one in found.deliveries if one[0] not in left_out),
+            unreadable=tuple(sorted(left_out)),
+        )
+    return SearchResult(run_names=tuple(names), topic=found)

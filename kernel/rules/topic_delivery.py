@@ -1,0 +1,151 @@
+"""The rule of delivery: new messages of a topic get their numbers and go into the channels of those who subscribed.
+
+Numbers are given after the commits of the publishers, under the lock of the topic's row. So no message can appear later
+with a lower number than one that was delivered, and each subscriber gets its messages in the order of their numbers.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.kernel.commands import FollowUp, TopicDeliver, TopicDelivered, merge
+from holdfast.kernel.composed_searches import TopicDeliveries
+from holdfast.kernel.history import events
+from holdfast.kernel.rules.signals import wake_driver
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.search_results import TopicRound
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change, Delete, Insert, Update
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import canonical
+from holdfast.ports.records.run import TERMINAL, RunName
+from holdfast.ports.records.topic import (
+    MessageName,
+    SubscriptionName,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+    TopicRow,
+)
+from holdfast.ports.records.values import Micros, Payload
+from holdfast.ports.structs import evolve
+from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES
+from holdfast.ports.transport import Hint
+
+
+def reads_of_deliver(command: TopicDeliver) -> Reads:
+    """Search for what is to be delivered, with the runs that get it."""
+    if not 1 <= command.limit <= 10_000:
+        raise InvalidCommandError(f"limit is {command.limit}; it must be from 1 to 10,000")
+    return Reads(search=_deliveries(command), drivers=True)
+
+
+def _deliveries(command: TopicDeliver) -> TopicDeliveries:
+    return TopicDeliveries(command.namespace, command.topic, command.after, command.limit)
+
+
+def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> Decision[TopicDelivered]:
+    """Store what the search found: numbers, messages in histories, and how far the subscriptions and the topic got."""
+    found = state.found[_deliveries(command)].topic
+    if found is None:
+        return Decision(TopicDelivered())
+    name = TopicName(found.namespace, found.topic)
+    known = state.tables.topics.get(name)
+    topic = known or TopicRow(namespace=name.namespace, name=name.name)
+    numbered = _numbered(state, found, topic)
+    topic = evolve(
+        topic,
+        last=topic.last + found.finished,
+        after_subscription=None if found.after is None else canonical(found.after),
+    )
+    changes: list[Change] = [Insert(topic) if known is None else Update(topic)] if topic != known else []
+    changes += (
+        Update(one) for one in numbered.values() if one != state.tables.topic_messages[one.message_name]
+    )
+    hints: list[Hint] = []
+    follow_ups: list[FollowUp] = []
+    over: set[SubscriptionName] = set()
+    count = 0
+    for run_id, deliveries in _by_run(found):
+        made = _deliver(state, found, numbered, run_id, deliveries, now)
+        if made is None:
+            over.update(subscription for subscription, _ in deliveries)
+            continue
+        count += len(deliveries)
+        changes += made.changes()
+        hints += made.hints
+        follow_ups.append(made.follow_up)
+    changes += _progress(state, found, topic, over)
+    changes += (Delete(TOPIC_MESSAGES, MessageName(*name, message)) for message in found.expired)
+    reply = TopicDelivered(
+        topic=found.topic,
+        deliveries=count,
+        more=found.more,
+        next=command.after if found.more else canonical(list(name)),
+        follow_up=merge(*follow_ups),
+    )
+    return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _numbered(state: State, found: TopicRound, topic: TopicRow) -> dict[str, TopicMessageRow]:
+    """Return the messages that are delivered by their ids, the new ones with their numbers."""
+    stored = state.tables.topic_messages
+    names = (MessageName(found.namespace, found.topic, message) for message in found.messages)
+    messages = [stored[name] for name in names]
+    numbers = iter(range(topic.last + 1, topic.last + 1 + len(messages)))
+    return {
+        one.id: one
+        if one.number is not None and one.number <= topic.last
+        else evolve(one, number=next(numbers))
+        for one in messages
+    }
+
+
+def _by_run(found: TopicRound) -> Iterator[tuple[str, list[tuple[SubscriptionName, str]]]]:
+    by_run: dict[str, list[tuple[SubscriptionName, str]]] = {}
+    for subscription, message in found.deliveries:
+        by_run.setdefault(subscription.run_id, []).append((subscription, message))
+    yield from sorted(by_run.items())
+
+
+def _deliver(
+    state: State,
+    found: TopicRound,
+    numbered: dict[str, TopicMessageRow],
+    run_id: str,
+    deliveries: list[tuple[SubscriptionName, str]],
+    now: Micros,
+) -> RunDraft | None:
+    """Append messages to the history of a run and wake its function; None if the run has ended."""
+    run = state.tables.run_named(RunName(found.namespace, run_id))
+    if run is None or run.status in TERMINAL:
+        return None
+    draft = RunDraft(run, now)
+    for subscription, message_id in sorted(deliveries, key=lambda one: numbered[one[1]].number or 0):
+        message = numbered[message_id]
+        event = events.SignalReceived(
+            channel=subscription.channel,
+            checked=bool(message.checked),
+            sender=message.sender,
+            topic=message.topic,
+            message=message.id,
+            number=message.number,
+        )
+        draft.append_message(Payload(inline=message.payload), event)
+    wake_driver(state, draft, run, now)
+    return draft
+
+
+def _progress(
+    state: State, found: TopicRound, topic: TopicRow, over: set[SubscriptionName]
+) -> Iterator[Change]:
+    """Yield the changes of subscriptions: those of ended runs go, others catch up."""
+    for name in sorted(over):
+        yield Delete(SUBSCRIPTIONS, name)
+    for name, number in found.behind:
+        known: SubscriptionRow = state.tables.subscriptions[name]
+        if name not in over:
+            yield Update(evolve(known, next_number=None if number > topic.last else number))
+    first = topic.last - found.finished + 1
+    for name in found.unreadable:
+        # The run that can't be read is blocked: it gets the message once it can be.
+        yield Update(evolve(state.tables.subscriptions[name], next_number=first))

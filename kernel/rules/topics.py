@@ -1,0 +1,170 @@
+"""Rules for topics: messages are published, and durable functions subscribe (docs/decisions/0115)."""
+
+from holdfast.kernel.commands import (
+    FollowUp,
+    TopicPublish,
+    TopicPublished,
+    TopicSend,
+    TopicSubscribe,
+    TopicUnsubscribe,
+)
+from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.commands.topics import PAYLOAD_MAX, NewTopicMessage
+from holdfast.kernel.composed_searches import PublishedMessages
+from holdfast.kernel.history import events
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.kernel.topics.selections import (
+    KEYS_MAX,
+    TEXT_MAX,
+    TOPIC_MAX,
+    channel_of,
+    digest_of,
+    selection_text,
+    texts_from,
+)
+from holdfast.ports.changes import Delete, Insert
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import parse
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.topic import MessageName, SubscriptionName, SubscriptionRow, TopicMessageRow
+from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import SUBSCRIPTIONS
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+
+def reads_of_publish(command: TopicPublish) -> Reads:
+    """Read the message that is stored under this id, if the publisher has chosen it."""
+    check_message(command.message)
+    if command.id is None:
+        return Reads()
+    if not command.id:
+        raise InvalidCommandError("the id of a message is empty; leave it out for a new one")
+    return Reads(search=PublishedMessages((_name_of(command, command.id),)))
+
+
+def decide_publish(state: State, command: TopicPublish, now: Micros, ids: Ids) -> Decision[TopicPublished]:
+    """Store the message, without a number: so publishers wait for nobody."""
+    message_id = ids.new() if command.id is None else command.id
+    name = MessageName(command.namespace, command.message.topic, message_id)
+    follow_up = FollowUp(topics=(name.topic,))
+    if name in state.tables.topic_messages:
+        return Decision(TopicPublished(id=message_id, published=False, follow_up=follow_up))
+    stored = _stored(command.message, name, now)
+    return Decision(TopicPublished(id=message_id, published=True, follow_up=follow_up), (Insert(stored),))
+
+
+def send(draft: RunDraft, run: Run, job: Job, record: TopicSend, now: Micros) -> Decision[FollowUp]:
+    """Publish a message of a durable function and append the row."""
+    check_message(record.message)
+    topic = record.message.topic
+    message_id = record.id or f"{run.key}/{record.call}"
+    sent = events.MessagePublished(call=record.call, topic=topic, message=message_id, site=record.site)
+    draft.append(sent, node=job.node)
+    stored = _stored(record.message, MessageName(run.namespace, topic, message_id), now, sender=run.id)
+    return Decision(FollowUp(topics=(topic,)), (Insert(stored),))
+
+
+def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe) -> Decision[FollowUp]:
+    """Subscribe a durable function and append the row. It keeps the subscription that it has for this channel.
+
+    The subscription starts behind: the next delivery of the topic gives it the messages that are stored already, and
+    then those that follow. So none is missed between the two.
+    """
+    check_topic(record.topic)
+    selected = _texts("the selection of a subscription", record.selection)
+    if record.channel != channel_of(record.topic, selected):
+        raise InvalidCommandError(
+            f"the channel of this subscription is {channel_of(record.topic, selected)!r}, not {record.channel!r}"
+        )
+    event = events.TopicSubscribed(
+        call=record.call, topic=record.topic, channel=record.channel, selection=selected, site=record.site
+    )
+    draft.append(event, node=job.node)
+    draft.keep_mailbox(draft.mailbox.subscribe(record.channel))
+    since = run.created_at if record.since is None else record.since
+    return Decision(FollowUp(topics=(record.topic,)), (Insert(subscription_of(run, event, since)),))
+
+
+def unsubscribe(draft: RunDraft, run: Run, job: Job, record: TopicUnsubscribe) -> Decision[FollowUp]:
+    """End a subscription and append the row. The lock of the run orders this and the deliveries."""
+    event = events.TopicUnsubscribed(
+        call=record.call, topic=record.topic, channel=record.channel, site=record.site
+    )
+    draft.append(event, node=job.node)
+    draft.keep_mailbox(draft.mailbox.unsubscribe(record.channel))
+    name = SubscriptionName(run.namespace, run.id, record.channel)
+    return Decision(FollowUp(), (Delete(SUBSCRIPTIONS, name),))
+
+
+def subscription_of(run: Run, subscribed: events.TopicSubscribed, since: Micros) -> SubscriptionRow:
+    """Return the subscription that an event records, which gets messages from an instant on."""
+    selection = selection_text({name: str(text) for name, text in subscribed.selection.items()})
+    return SubscriptionRow(
+        namespace=run.namespace,
+        run_id=run.id,
+        channel=subscribed.channel,
+        topic=subscribed.topic,
+        selection=selection,
+        digest=digest_of(selection),
+        next_number=0,
+        since=since,
+    )
+
+
+def check_message(message: NewTopicMessage) -> None:
+    """Raise InvalidCommandError if a message can't be published."""
+    check_topic(message.topic)
+    _texts("the attributes of a message", message.attributes)
+    if len(message.payload) > PAYLOAD_MAX:
+        raise InvalidCommandError(
+            f"the message has {len(message.payload):,} characters; a topic takes at most {PAYLOAD_MAX:,}. Store large"
+            " data elsewhere, and publish where it is"
+        )
+    try:
+        parse(message.payload)
+    except PARSE_ERRORS as error:
+        raise InvalidCommandError(f"the message is not JSON: {error}") from None
+
+
+def check_topic(name: str) -> None:
+    """Raise InvalidCommandError if the name of a topic is not valid."""
+    check_name("the topic", name)
+    if not 1 <= len(name) <= TOPIC_MAX:
+        raise InvalidCommandError(f"the name of a topic has 1 to {TOPIC_MAX} characters, not {len(name)}")
+
+
+def _texts(what: str, text: str) -> dict[str, str]:
+    wrong = f"{what} must be a JSON object with at most {KEYS_MAX} texts of up to {TEXT_MAX:,} characters"
+    try:
+        texts = parse(text)
+    except PARSE_ERRORS:
+        raise InvalidCommandError(f"{wrong}; they are {text[:100]!r}") from None
+    if not isinstance(texts, dict):
+        raise InvalidCommandError(f"{wrong}; they are {text[:100]!r}")
+    found = texts_from(text)
+    if len(found) < len(texts) or len(found) > KEYS_MAX or any(len(one) > TEXT_MAX for one in found.values()):
+        raise InvalidCommandError(f"{wrong}; they are {text[:100]!r}")
+    return found
+
+
+def _stored(
+    message: NewTopicMessage, name: MessageName, now: Micros, *, sender: str | None = None
+) -> TopicMessageRow:
+    return TopicMessageRow(
+        namespace=name.namespace,
+        topic=name.topic,
+        id=name.id,
+        at=now,
+        payload=message.payload,
+        attributes=message.attributes,
+        checked=int(message.checked),
+        sender=sender,
+        expires_at=now + message.keep,
+    )
+
+
+def _name_of(command: TopicPublish, message_id: str) -> MessageName:
+    return MessageName(command.namespace, command.message.topic, message_id)

@@ -1,0 +1,1 @@
+"""Topics: how subscriptions select messages, as functions of their arguments."""
