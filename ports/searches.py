@@ -500,7 +500,7 @@ class TopicsToDeliver(Search[Sequence[TopicName]]):
 
 @frozen
 class NewMessages(Search[Sequence[TopicMessageRow]]):
-    """The first messages of a topic without a number, by the instant at which they were published, then by id."""
+    """The first messages of a topic without a number, by instant, row of their sender, and id."""
 
     namespace: str
     topic: str
@@ -519,7 +519,7 @@ class NumberedMessages(Search[Sequence[TopicMessageRow]]):
 
 @frozen
 class FirstNumberSince(Search[int | None]):
-    """The lowest number of the messages of a topic that were published at `since` or later; None if there is none.
+    """The lowest number of the messages of a topic that were published at `since` or later; None without any.
 
     The cost depends on these messages only.
     """

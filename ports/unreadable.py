@@ -416,7 +416,7 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         "payload": "null",
         "attributes": "{}",
         **dict.fromkeys(("number", "sender")),
-        **dict.fromkeys(("at", "checked", "expires_at"), 0),
+        **dict.fromkeys(("at", "checked", "sender_row", "expires_at"), 0),
     },
     SubscriptionRow: {
         "selection": "{}",

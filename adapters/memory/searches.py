@@ -320,7 +320,7 @@ def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageR
 
 def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessageRow]:
     found = [row for row in _messages_of(store, search.namespace, search.topic) if row.number is None]
-    return sorted(found, key=lambda row: (row.at, row.id))[: search.limit]
+    return sorted(found, key=lambda row: (row.at, row.sender_row, row.id))[: search.limit]
 
 
 def _numbered_messages(store: Store, search: s.NumberedMessages) -> Sequence[TopicMessageRow]:

@@ -453,7 +453,8 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=_each(lambda row: TopicName(*row)),
         ),
         s.NewMessages: SqlSearch(
-            sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.id LIMIT :limit", answer=message
+            sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.sender_row, m.id LIMIT :limit",
+            answer=message,
         ),
         s.NumberedMessages: SqlSearch(
             sql=f"{messages} AND m.number >= :number ORDER BY m.number LIMIT :limit", answer=message

@@ -8,13 +8,13 @@ from holdfast.kernel.commands import TopicDeliver
 from holdfast.ports.errors import HoldfastError, UnavailableError
 
 ROUNDS_MAX: Final = 20
-"""The maximum number of deliveries in one tick, so that a busy topic does not hold up the rest of maintenance."""
+"""The maximum number of transactions in one tick."""
 
 _log = logging.getLogger("holdfast.maintenance")
 
 
 class TopicSweeper:
-    """Looks for topics with something to deliver, of all namespaces, and goes on where it stopped."""
+    """Delivers the messages of all topics with something to deliver, of all namespaces."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -15,7 +15,7 @@ PAYLOAD_MAX: Final = 262_144
 ID_MAX: Final = 256
 """Maximum length of the id of a message."""
 KEEP_DEFAULT: Final[Micros] = 7 * 86_400_000_000
-"""How long a message is kept for later subscriptions, unless its topic says otherwise."""
+"""How long a message is kept for later subscriptions, if its topic has no other setting."""
 KEEP_MAX: Final[Micros] = 366 * 86_400_000_000
 DELIVER_LIMIT: Final = 500
 """Most deliveries in one transaction."""

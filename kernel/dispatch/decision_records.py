@@ -33,6 +33,7 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.searches import CompletedRow, Search
@@ -75,6 +76,9 @@ _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "browser_sessions": BrowserSession,
     "namespaces": NamespaceRow,
     "registered": WorkflowRow,
+    "topics": TopicRow,
+    "topic_messages": TopicMessageRow,
+    "subscriptions": SubscriptionRow,
 }
 
 
@@ -304,6 +308,17 @@ def state_json(state: State) -> str:
             **({"namespaces": to_data(list(tables.namespaces.values()))} if tables.namespaces else {}),
             **({"registered": to_data(list(tables.workflows.values()))} if tables.workflows else {}),
             **({"quotas": quotas} if quotas else {}),
+            **({"topics": to_data(list(tables.topics.values()))} if tables.topics else {}),
+            **(
+                {"topic_messages": to_data(list(tables.topic_messages.values()))}
+                if tables.topic_messages
+                else {}
+            ),
+            **(
+                {"subscriptions": to_data(list(tables.subscriptions.values()))}
+                if tables.subscriptions
+                else {}
+            ),
             **({"gatherings": to_data(list(tables.gatherings.values()))} if tables.gatherings else {}),
             **(
                 {"queued_by_rate": [[*rate, number] for rate, number in sorted(state.queued_by_rate.items())]}

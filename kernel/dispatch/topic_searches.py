@@ -85,12 +85,13 @@ class _Step:
         run, channel = cast("tuple[str, str]", parse(self.topic.after_subscription))
         message, *_ = self._numbered(self.topic.last + 1, 1) or [None]
         if message is None:  # it is gone, with nobody left to get it
-            return self._round(finished=1)
+            return self._round(finished=1, more=True)
         subscribers = self._subscribers(message, (run, channel), self.limit)
-        return self._new([(message, subscribers)], is_last_whole=len(subscribers) < self.limit)
+        is_whole = len(subscribers) < self.limit
+        return self._new([(message, subscribers)], is_last_whole=is_whole, more=True)
 
     def catch_up(self) -> TopicRound | None:
-        """Deliver stored messages to subscriptions behind; None if there are none."""
+        """Deliver stored messages to subscriptions behind; None without any."""
         topic, limit = self.topic, self.limit
         search = SubscriptionsBehind(topic.namespace, topic.name, BEHIND_MAX + 1 + len(self.state.excluded))
         every = self.tx.find(search)

@@ -280,7 +280,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
         draft.append(_again(row), node=row.node, payload=row.payload)
     # It has the messages that were delivered before, and gets those that are published from now on.
     changes: tuple[Change, ...] = tuple(
-        Insert(subscription_of(run, one, run.created_at)) for one in fork.subscriptions
+        Insert(subscription_of(run, one, run.created_at + 1)) for one in fork.subscriptions
     )
     for child in _children(state, run, fork):
         if child.status not in TERMINAL:

@@ -31,6 +31,7 @@ from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.topic import MessageName, SubscriptionName, SubscriptionRow, TopicMessageRow
 from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import evolve
 from holdfast.ports.tables import SUBSCRIPTIONS
 from holdfast.ports.unreadable import PARSE_ERRORS
 
@@ -46,7 +47,7 @@ def reads_of_publish(command: TopicPublish) -> Reads:
 
 
 def decide_publish(state: State, command: TopicPublish, now: Micros, ids: Ids) -> Decision[TopicPublished]:
-    """Store the message, without a number: so publishers wait for nobody."""
+    """Store the message, without a number: so no publisher waits for another."""
     message_id = ids.new() if command.id is None else command.id
     name = MessageName(command.namespace, command.message.topic, message_id)
     follow_up = FollowUp(topics=(name.topic,))
@@ -63,7 +64,10 @@ def send(draft: RunDraft, run: Run, job: Job, record: TopicSend, now: Micros) ->
     message_id = record.id or f"{run.key}/{record.call}"
     sent = events.MessagePublished(call=record.call, topic=topic, message=message_id, site=record.site)
     draft.append(sent, node=job.node)
-    stored = _stored(record.message, MessageName(run.namespace, topic, message_id), now, sender=run.id)
+    # Until they have numbers, messages are in the order of their instants and rows: those of a run in its order.
+    name = MessageName(run.namespace, topic, message_id)
+    message = _stored(record.message, name, max(now, run.updated_at))
+    stored = evolve(message, sender=run.id, sender_row=draft.rows[-1].number)
     return Decision(FollowUp(topics=(topic,)), (Insert(stored),))
 
 
@@ -150,19 +154,16 @@ def _texts(what: str, text: str) -> dict[str, str]:
     return found
 
 
-def _stored(
-    message: NewTopicMessage, name: MessageName, now: Micros, *, sender: str | None = None
-) -> TopicMessageRow:
+def _stored(message: NewTopicMessage, name: MessageName, at: Micros) -> TopicMessageRow:
     return TopicMessageRow(
         namespace=name.namespace,
         topic=name.topic,
         id=name.id,
-        at=now,
+        at=at,
         payload=message.payload,
         attributes=message.attributes,
         checked=int(message.checked),
-        sender=sender,
-        expires_at=now + message.keep,
+        expires_at=at + message.keep,
     )
 
 

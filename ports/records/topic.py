@@ -31,7 +31,7 @@ class SubscriptionName(NamedTuple):
 
 @frozen(kw_only=True)
 class TopicRow:
-    """How far the messages of a topic were delivered. Whoever numbers or delivers messages holds the lock of this row.
+    """How far the messages of a topic were delivered. A delivery holds the lock of this row.
 
     Attributes:
         last: The number of the last message that was delivered to all of its subscribers.
@@ -54,7 +54,7 @@ class TopicRow:
 class TopicMessageRow:
     """A message of a topic.
 
-    It is stored without a number by its publisher, who waits for nobody. The delivery numbers it later, when it is
+    It is stored without a number by its publisher, so no publisher waits for another. The delivery numbers it later, when it is
     certain that no message with a lower number can still appear.
     """
 
@@ -73,6 +73,8 @@ class TopicMessageRow:
     """1 if the publisher validated it against the topic's type, 0 if not."""
     sender: str | None = None
     """The id of the run that published it; None if no run did."""
+    sender_row: int = 0
+    """The number of the row that records it in the history of that run; 0 if no run did."""
     expires_at: Micros
     """When it may be deleted, if it was delivered."""
 

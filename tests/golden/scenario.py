@@ -42,6 +42,7 @@ from holdfast.kernel.commands import (
     NamespaceCreate,
     NamespaceDelete,
     NewAnnotation,
+    NewTopicMessage,
     OutboxFlush,
     OutboxRead,
     OutboxSettle,
@@ -87,6 +88,11 @@ from holdfast.kernel.commands import (
     StreamFailure,
     StreamProgress,
     TimerFire,
+    TopicDeliver,
+    TopicPublish,
+    TopicSend,
+    TopicSubscribe,
+    TopicUnsubscribe,
     WorkerAbout,
     WorkflowRegister,
     WorkflowSchemas,
@@ -96,6 +102,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.gather_plan import GatherPlan
 from holdfast.kernel.pipelines.plan import Enough, RatePlan, RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.schedules.row_data import timing_of
+from holdfast.kernel.topics.selections import channel_of, selection_text
 from holdfast.ports.actors import Actor
 from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
@@ -158,7 +165,34 @@ def play() -> list[Recording]:
     _a_namespace_has_quotas(World(PLAN, recorder=recordings.append))
     _a_worker_registers(World(PLAN, recorder=recordings.append))
     _workflows_are_registered(World(PLAN, recorder=recordings.append))
+    _a_topic_is_delivered(recordings)
     return recordings
+
+
+def _a_topic_is_delivered(recordings: list[Recording]) -> None:
+    world = World(
+        pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f"),
+        recorder=recordings.append,
+    )
+    message = NewTopicMessage(topic="orders", payload='{"country":"nz"}', attributes='{"country":"nz"}')
+    world.create("s", workflow="f")
+    world.create("t", workflow="f")
+    runs: tuple[tuple[str, dict[str, str]], ...] = (("s", {}), ("t", {"country": "nz"}))
+    for driven, (name, selected) in zip(world.claim(world.open()), runs, strict=True):
+        channel = channel_of("orders", selected)
+        records = (
+            TopicSubscribe(call="1", topic="orders", channel=channel, selection=selection_text(selected)),
+            TopicSend(call="2", message=message, id=name),
+            TopicUnsubscribe(call="3", topic="orders", channel="topic:other"),
+        )
+        world.do(JobRecord(job=driven.job, epoch=driven.epoch, seen=1, records=records))
+        world.settle(driven, FunctionWaiting(seen=4))
+    world.do(TopicPublish(message=message, id="s"))
+    world.do(TopicPublish(message=message))
+    deliver = TopicDeliver(topic="orders", limit=3)
+    while world.do(deliver).more:
+        pass
+    world.do(TopicDeliver())
 
 
 def _workflows_are_registered(world: World) -> None:

@@ -338,6 +338,7 @@ _MAPS: Final = (
             "attributes": "attributes",
             "checked": "checked",
             "sender": "sender",
+            "sender_row": "sender_row",
             "expires_at": "expires_at",
         },
     ),

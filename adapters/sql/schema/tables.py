@@ -693,6 +693,7 @@ topic_messages: Final = Table(
     _text("attributes"),
     _number("checked"),
     _name("sender", nullable=True),
+    _number("sender_row"),
     _number("expires_at"),
 )
 _index(
@@ -708,7 +709,6 @@ _index(
     topic_messages.c.namespace,
     topic_messages.c.topic,
     topic_messages.c.at,
-    topic_messages.c.id,
     topic_messages.c.number,
 )
 _index(
@@ -716,6 +716,7 @@ _index(
     topic_messages.c.namespace,
     topic_messages.c.topic,
     topic_messages.c.at,
+    topic_messages.c.sender_row,
     topic_messages.c.id,
     where="number IS NULL",
 )

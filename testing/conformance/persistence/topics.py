@@ -60,6 +60,7 @@ FULL_MESSAGE: Final = TopicMessageRow(
     attributes='{"country":"nz"}',
     checked=1,
     sender="run-7",
+    sender_row=12,
     expires_at=NOW + 7,
 )
 FULL_SUBSCRIPTION: Final = evolve(
@@ -69,7 +70,7 @@ FULL_SUBSCRIPTION: Final = evolve(
 
 def found(store: Persistence, search: Search[T], now: Micros = NOW) -> T:
     """Return what a search finds."""
-    return query(store, lambda tx: tx.find(search, now))
+    return store.transact(lambda tx: tx.find(search, now))
 
 
 def ids(messages: Sequence[TopicMessageRow]) -> list[str]:
@@ -78,7 +79,7 @@ def ids(messages: Sequence[TopicMessageRow]) -> list[str]:
 
 
 def row_of(store: Persistence, table: Any, key: tuple[str, ...]) -> object:
-    """Return a row by its key; None if there is none."""
+    """Return the row with a key, or None."""
     rows = query(store, lambda tx: tx.get(table, [key]))
     return rows[0] if rows else None
 
@@ -135,7 +136,7 @@ class Topics(PersistenceCase):
             put(store, Insert(TOPIC))
         put(store, Insert(evolve(TOPIC, namespace=OTHER)))
 
-    def test_new_messages_come_by_instant_and_id(self, store: Persistence) -> None:
+    def test_new_messages_come_by_instant_row_and_id(self, store: Persistence) -> None:
         """Those without a number, of one topic, up to the limit."""
         put(
             store,
@@ -144,11 +145,12 @@ class Topics(PersistenceCase):
                 for one, at in [("c", NOW), ("b", NOW + 1), ("d", NOW - 1)]
             ),
             Insert(evolve(MESSAGE, id="a", at=NOW)),
+            *(Insert(evolve(MESSAGE, id=one, sender_row=row)) for one, row in (("0", 10), ("1", 2))),
             Insert(evolve(MESSAGE, id="numbered", number=1)),
             Insert(evolve(MESSAGE, id="other", topic="other")),
             Insert(evolve(MESSAGE, id="other", namespace=OTHER)),
         )
-        assert ids(found(store, NewMessages(NAMESPACE, "orders", 10))) == ["d", "a", "c", "b"]
+        assert ids(found(store, NewMessages(NAMESPACE, "orders", 10))) == ["d", "a", "c", "1", "0", "b"]
         assert ids(found(store, NewMessages(NAMESPACE, "orders", 2))) == ["d", "a"]
         assert ids(found(store, NewMessages(NAMESPACE, "orders", 0))) == []
 

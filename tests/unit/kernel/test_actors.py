@@ -222,6 +222,7 @@ def test_commands_of_workers_and_of_maintenance_have_no_actor() -> None:
         "schedule.resume",
         "schedule.trigger",
         "sink.register",
+        "topic.publish",
         "sink.remove",
         "stage.wake",
     }

@@ -105,6 +105,22 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.TopicPublish(
+            message=c.NewTopicMessage(topic="t", payload="1", attributes='{"k":"v"}', checked=True, keep=9),
+            id="m",
+        ),
+        (
+            '{"actor":null,"id":"m","idempotency_key":null,"message":{"attributes":"{\\"k\\":\\"v\\"}","checked":true,'
+            '"keep":9,"payload":"1","topic":"t"},"namespace":"default","type":"topic.publish"}'
+        ),
+    ),
+    (
+        c.TopicDeliver(topic="t", limit=7),
+        (
+            '{"after":"","idempotency_key":null,"limit":7,"namespace":"default","topic":"t","type":"topic.deliver"}'
+        ),
+    ),
+    (
         c.RunDeliver(job="r.2", parent="q.1", output=Payload(inline="1")),
         (
             '{"failure":null,"idempotency_key":null,"job":"r.2","namespace":"default",'
@@ -621,7 +637,7 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
         (
-            '{"created":true,"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"generation":1,"messages":[],'
+            '{"created":true,"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"generation":1,"messages":[],'
             '"run":"r","run_id":"x","status":"running"}'
         ),
     ),
@@ -631,12 +647,25 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunDelivered(status="delivered"),
-        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"status":"delivered"}',
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"status":"delivered"}',
+    ),
+    (
+        c.TopicPublished(id="m", published=True, follow_up=c.FollowUp(topics=("t",))),
+        (
+            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":["t"]},"id":"m","published":true}'
+        ),
+    ),
+    (
+        c.TopicDelivered(topic="t", deliveries=2, more=True, next="n"),
+        (
+            '{"deliveries":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"more":true,'
+            '"next":"n","topic":"t"}'
+        ),
     ),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
     (
         c.RunRepaired(repaired=("x",), checked=2, next=None),
-        '{"checked":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"next":null,"repaired":["x"]}',
+        '{"checked":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"next":null,"repaired":["x"]}',
     ),
     (c.RunRemoved(removed=True, runs=("r",)), '{"inputs":[],"removed":true,"runs":["r"]}'),
     (
@@ -652,7 +681,7 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"generation":2,"keeps":["a"],"rerun_of":1,'
+            '{"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"generation":2,"keeps":["a"],"rerun_of":1,'
             '"row":null,"run":"r","run_id":"x","runs":["b"],"stage":"b","started":true,"status":"running",'
             '"terminated":false}'
         ),
@@ -661,12 +690,12 @@ REPLIES: list[tuple[object, str]] = [
         c.RunStopped(
             status=RunStatus.CANCELLED, changed=True, follow_up=c.FollowUp(runs=("k",), jobs=("w/a",))
         ),
-        '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"rates":[],"runs":["k"]},"status":"cancelled"}',
+        '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"rates":[],"runs":["k"],"topics":[]},"status":"cancelled"}',
     ),
     (
         c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
         (
-            '{"admitted":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"more":true,"next":"[\\"n\\",'
+            '{"admitted":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"more":true,"next":"[\\"n\\",'
             '\\"k\\"]","wakes_at":[]}'
         ),
     ),
@@ -676,33 +705,33 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunsExpired(expired=2),
-        '{"expired":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"more":false}',
+        '{"expired":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"more":false}',
     ),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
             '{"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
             '"kind":"expand_map","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r",'
-            '"total_until":null}],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]}}'
+            '"total_until":null}],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]}}'
         ),
     ),
     (
         c.JobClaimed(attempt=None, ignored="not_due", retry_after=5),
         (
-            '{"attempt":null,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"ignored":"not_due",'
+            '{"attempt":null,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"ignored":"not_due",'
             '"retry_after":5}'
         ),
     ),
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         (
-            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"more":false,"next":null,"retry_at":5,'
+            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"more":false,"next":null,"retry_at":5,'
             '"row":null,"run_status":"running","status":"settled"}'
         ),
     ),
     (
         c.RunPaused(status=RunStatus.PAUSED, changed=True),
-        '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"status":"paused"}',
+        '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"status":"paused"}',
     ),
     (c.RunAnnotated(run="r", generation=1, stored=2), '{"generation":1,"run":"r","stored":2}'),
     (
@@ -712,7 +741,7 @@ REPLIES: list[tuple[object, str]] = [
             run_status=RunStatus.RUNNING,
         ),
         (
-            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"rows":[{"at":7,'
+            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"rows":[{"at":7,'
             '"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r",'
             '"type":"timer.fired"}],"run_status":"running","status":"recorded"}'
         ),
@@ -727,15 +756,18 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.JobReleased(status="fenced"),
-        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"status":"fenced"}',
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"status":"fenced"}',
     ),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
-    (c.JobsWoken(woken=3), '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"woken":3}'),
+    (
+        c.JobsWoken(woken=3),
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"woken":3}',
+    ),
     (c.UnresponsiveReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="leased"),
         (
-            '{"acknowledge":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"reason":"leased",'
+            '{"acknowledge":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"reason":"leased",'
             '"retry_after":null,"status":"ignored"}'
         ),
     ),
@@ -780,17 +812,17 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.SchedulesFired(runs=("s/1",), skipped=1, missed=2, next_at=5, more=True),
         (
-            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"missed":2,"more":true,"next_at":5,'
+            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"missed":2,"more":true,"next_at":5,'
             '"runs":["s/1"],"skipped":1}'
         ),
     ),
     (
         c.ScheduleStarted(run_id=None, skipped_for="x"),
-        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"run_id":null,"skipped_for":"x"}',
+        '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"run_id":null,"skipped_for":"x"}',
     ),
     (
         c.ScheduleBackfilled(runs=("s/1",), existing=1),
-        '{"existing":1,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"runs":["s/1"]}',
+        '{"existing":1,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"runs":["s/1"]}',
     ),
     (c.ScheduleRemoved(removed=True), '{"removed":true}'),
     (
@@ -810,7 +842,7 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.LimitStored(name="run:k", changed=True),
         (
-            '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"name":"run:k","next":null}'
+            '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"name":"run:k","next":null}'
         ),
     ),
 ]
@@ -918,7 +950,7 @@ def test_status_and_kind_are_texts_that_must_be_known() -> None:
     ended: dict[str, object] = {
         "status": "failed",
         "changed": True,
-        "follow_up": {"runs": [], "jobs": [], "deliveries": False, "rates": []},
+        "follow_up": {"runs": [], "jobs": [], "deliveries": False, "rates": [], "topics": []},
     }
     assert to_data(c.RunStopped(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):

@@ -41,7 +41,7 @@ def test_commands() -> None:
         run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update schedule.backfill
         schedule.fire schedule.pause schedule.put schedule.remove schedule.replan schedule.resume schedule.trigger
         session.close session.open session.reap session.renew sink.register sink.remove stage.poll_suspended
-        stage.wake workflow.register
+        stage.wake topic.deliver topic.publish workflow.register
     """)
 
 
@@ -62,7 +62,7 @@ def test_tables_of_changes() -> None:
     assert sorted(table.name for table in TABLES) == words("""
         ai_calls annotations artifacts attempt_output audit_entries browser_sessions credentials fair_keys
         gatherings history jobs leaders limits map_items namespaces plans rates registrations replies runs
-        schedules sessions sinks slots streams workflows
+        schedules sessions sinks slots streams subscriptions topic_messages topics workflows
     """)
 
 
@@ -90,12 +90,14 @@ def test_a_tag_is_told_from_the_name_of_its_class() -> None:
 def test_rows_of_histories() -> None:
     assert sorted(EVENT_TYPES) == words("""
         channel.closed cancel.sent child.completed child.failed signal.sent child.started clock.read
-        event.skipped function.began patch.marked result.refused run.admitted run.blocked run.cancelled
+        event.skipped function.began message.published patch.marked result.refused run.admitted run.blocked
+        run.cancelled
         run.cancelling run.completed run.continued run.created run.failed run.gathered run.history_long run.paused
         run.repaired run.resumed run.terminated signal.received signal.refused stage.cancel_failed
         stage.cancelled stage.completed stage.expanded stage.failed stage.lost stage.retrying stage.skipped
         stage.started stage.suspended stage.tested start.received step.cancelled step.completed step.failed
-        step.queued step.retrying step.started timer.fired update.completed update.failed update.received
+        step.queued step.retrying step.started timer.fired topic.subscribed topic.unsubscribed
+        update.completed update.failed update.received
         update.rejected value.published
     """)
 
@@ -209,6 +211,15 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ("holdfast_sessions", "expires_at host id is_registered namespace opened_at principal state"),
         ("holdfast_worker_registry", "about lease namespace session"),
         (
+            "holdfast_subscriptions",
+            "channel digest namespace next_number run_id selection since topic",
+        ),
+        (
+            "holdfast_topic_messages",
+            "at attributes checked expires_at id namespace number payload sender sender_row topic",
+        ),
+        ("holdfast_topics", "after_subscription last name namespace"),
+        (
             "holdfast_sinks",
             """
             batch created_at error failures key name namespace options retry_at since succeeded_at swept_at
@@ -228,5 +239,5 @@ def test_tables() -> None:
         holdfast_fair_keys holdfast_gatherings holdfast_history holdfast_idempotency_replies holdfast_jobs
         holdfast_leaders holdfast_limits holdfast_map_items holdfast_namespaces holdfast_outbox holdfast_plans
         holdfast_rate_limits holdfast_runs holdfast_schedules holdfast_sessions holdfast_sinks holdfast_store
-        holdfast_worker_registry holdfast_workflows
+        holdfast_subscriptions holdfast_topic_messages holdfast_topics holdfast_worker_registry holdfast_workflows
     """)

@@ -36,6 +36,7 @@ from holdfast.kernel.commands import (
     NamespaceCreate,
     NamespaceDelete,
     NewAnnotation,
+    NewTopicMessage,
     OutboxFlush,
     OutboxRead,
     OutboxSettle,
@@ -73,6 +74,8 @@ from holdfast.kernel.commands import (
     StageWake,
     StreamFailure,
     TimerFire,
+    TopicDeliver,
+    TopicPublish,
     WorkflowRegister,
     WorkflowSchemas,
 )
@@ -165,6 +168,8 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     world.do(SessionClose(session=session))
     yield LeaseReapStale()
     yield RunCancel(run_id="x")
+    yield TopicPublish(message=NewTopicMessage(topic="t", payload="1"))
+    yield TopicDeliver(topic="t")
     yield SinkRegister(sink="s", since=0)
     yield OutboxSweep(sinks=("s",), began=world.now)
     yield OutboxFlush(sink="s", lease=SECOND)
@@ -359,7 +364,7 @@ def test_the_reply_is_stored_with_the_effect(world: World) -> None:
     reply = world.tables().replies["default", "k"]
     assert (reply.created_at, len(reply.fingerprint)) == (world.now, 64)
     assert reply.body == (
-        '{"created":true,"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[]},"generation":1,"messages":[],'
+        '{"created":true,"ended":[],"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"generation":1,"messages":[],'
         f'"run":"{world.run().key}",'
         '"run_id":"x","status":"running"}'
     )

@@ -263,6 +263,9 @@ def test_the_kinds_of_calls_are_these() -> None:
         "signal.sent": "message",
         "cancel.sent": "message",
         "channel.closed": "channel",
+        "message.published": "topic",
+        "topic.subscribed": "topic",
+        "topic.unsubscribed": "topic",
     }
 
 

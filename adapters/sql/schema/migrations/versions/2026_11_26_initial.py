@@ -700,6 +700,7 @@ def create_topic_messages() -> None:
         words("attributes"),
         number("checked"),
         key("sender", nullable=True),
+        number("sender_row"),
         number("expires_at"),
         sa.PrimaryKeyConstraint("namespace", "topic", "id"),
     )
@@ -711,8 +712,13 @@ def create_topic_messages() -> None:
         "number IS NOT NULL",
         unique=True,
     )
-    index("holdfast_topic_messages_new", "holdfast_topic_messages", [*of_topic, "at", "id"], "number IS NULL")
-    index("holdfast_topic_messages_at", "holdfast_topic_messages", [*of_topic, "at", "id", "number"])
+    index(
+        "holdfast_topic_messages_new",
+        "holdfast_topic_messages",
+        [*of_topic, "at", "sender_row", "id"],
+        "number IS NULL",
+    )
+    index("holdfast_topic_messages_at", "holdfast_topic_messages", [*of_topic, "at", "number"])
     index("holdfast_topic_messages_expiry", "holdfast_topic_messages", ["expires_at", "namespace", "topic"])
 
 
