@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from nats.aio.client import Client
-from nats.aio.subscription import SubscriptionRow
+from nats.aio.subscription import Subscription
 from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -64,10 +64,10 @@ def jetstream(client: Client) -> JetStream:
     return cast("JetStream", JetStreamContext(client))
 
 
-async def subscribed(client: Client, subject: str) -> SubscriptionRow:
+async def subscribed(client: Client, subject: str) -> Subscription:
     """Return a subscription whose messages are read one by one."""
     untyped: Any = client
-    subscription: SubscriptionRow = await untyped.subscribe(subject)
+    subscription: Subscription = await untyped.subscribe(subject)
     return subscription
 
 

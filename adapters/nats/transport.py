@@ -10,7 +10,7 @@ from typing import Final, TypeVar, cast
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.aio.subscription import SubscriptionRow
+from nats.aio.subscription import Subscription
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavailableError
@@ -210,7 +210,7 @@ class NatsJobTransport:
         return messages
 
     async def _fetch(
-        self, client: Client, answers: SubscriptionRow, inbox: str, limit: int, wait: float
+        self, client: Client, answers: Subscription, inbox: str, limit: int, wait: float
     ) -> list[Msg]:
         request = (
             {"batch": limit, "expires": round(wait * 1e9)} if wait else {"batch": limit, "no_wait": True}

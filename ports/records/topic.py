@@ -54,8 +54,8 @@ class TopicRow:
 class TopicMessageRow:
     """A message of a topic.
 
-    It is stored without a number by its publisher, so no publisher waits for another. The delivery numbers it later, when it is
-    certain that no message with a lower number can still appear.
+    It is stored without a number by its publisher, so no publisher waits for another. The delivery numbers it later,
+    when it is certain that no message with a lower number can still appear.
     """
 
     namespace: str
