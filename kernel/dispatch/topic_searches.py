@@ -14,6 +14,7 @@ from holdfast.kernel.composed_searches import PublishedMessages, TopicDeliveries
 from holdfast.kernel.search_results import SearchResult, TopicRound
 from holdfast.kernel.state import State
 from holdfast.kernel.topics.selections import digests_of, is_selected, texts_from
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.run import RunName
@@ -82,13 +83,22 @@ class _Step:
 
     def go_on(self) -> TopicRound:
         """Deliver the message that some of its subscribers have to those that follow."""
-        run, channel = cast("tuple[str, str]", parse(self.topic.after_subscription))
-        message, *_ = self._numbered(self.topic.last + 1, 1) or [None]
-        if message is None:  # it is gone, with nobody left to get it
+        messages = self._numbered(self.topic.last + 1, 1)
+        if not messages:  # damage: nothing deletes a message that some subscribers lack
             return self._round(finished=1, more=True)
-        subscribers = self._subscribers(message, (run, channel), self.limit)
+        subscribers = self._subscribers(messages[0], self._place(), self.limit)
         is_whole = len(subscribers) < self.limit
-        return self._new([(message, subscribers)], is_last_whole=is_whole, more=True)
+        return self._new([(messages[0], subscribers)], is_last_whole=is_whole, more=True)
+
+    def _place(self) -> tuple[str, str]:
+        """Return the run id and the channel of the last subscription that has the message."""
+        text = self.topic.after_subscription or ""
+        try:
+            run, channel = cast("tuple[str, str]", parse(text))
+        except PARSE_ERRORS as error:
+            why = f"it is no place of a delivery: {error}"
+            raise UnreadableRowError("holdfast_topics", self.topic.name, "after_subscription", why) from None
+        return run, channel
 
     def catch_up(self) -> TopicRound | None:
         """Deliver stored messages to subscriptions behind; None without any."""
@@ -174,7 +184,8 @@ class _Step:
         behind: tuple[tuple[SubscriptionName, int], ...] = (),
         more: bool = False,
     ) -> TopicRound:
-        topic, expired = self.topic, ()
+        topic = self.topic
+        expired: tuple[str, ...] = ()
         if not behind:  # those that catch up may get them
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
             expired = tuple(one.id for one in self.tx.find(search, self.now))

@@ -28,9 +28,8 @@ def selection_text(selected: Mapping[str, str]) -> str:
 
 def texts_from(text: str) -> dict[str, str]:
     """Return the texts of a stored selection, or of a message. Raises one of `PARSE_ERRORS` if it is damaged."""
-    return {
-        name: value for name, value in cast("dict[str, str]", parse(text)).items() if isinstance(value, str)
-    }
+    texts = cast("dict[str, object]", parse(text))
+    return {name: value for name, value in texts.items() if isinstance(value, str)}
 
 
 def digest_of(selection: str) -> str:

@@ -22,12 +22,14 @@ from holdfast.kernel.functions.protocol import (
     FunctionFailed,
     FunctionReturned,
     NotifyRequest,
+    PublishRequest,
     Request,
     Row,
     SignalReceived,
     StepCompleted,
     StepFailed,
     StepRequest,
+    SubscribeRequest,
     TimerFired,
     TimerRequest,
 )
@@ -94,6 +96,10 @@ def asked_data(asked: Request) -> list[object]:
             return [asked.call, asked.run, asked.channel, asked.text]
         case CloseRequest():
             return [asked.call, asked.channel]
+        case PublishRequest():
+            return [asked.call, asked.topic, _text(asked.text), dict(asked.attributes), asked.id]
+        case SubscribeRequest(selection=selection):
+            return [asked.call, asked.channel, None if selection is None else dict(selection), asked.since]
 
 
 def ended_text(ended: Ended | None) -> str:

@@ -28,7 +28,7 @@ from holdfast.ports.searches import (
     SubscriptionsOfDigests,
     TopicsToDeliver,
 )
-from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES, TOPICS
+from holdfast.ports.tables import SUBSCRIPTIONS, TABLE_OF, TOPIC_MESSAGES, TOPICS, Table
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
 from holdfast.testing.conformance.persistence.values import TEXTS
@@ -78,7 +78,7 @@ def ids(messages: Sequence[TopicMessageRow]) -> list[str]:
     return [one.id for one in messages]
 
 
-def row_of(store: Persistence, table: Any, key: tuple[str, ...]) -> object:
+def row_of(store: Persistence, table: Table[Any, Any], key: tuple[str, ...]) -> object:
     """Return the row with a key, or None."""
     rows = query(store, lambda tx: tx.get(table, [key]))
     return rows[0] if rows else None
@@ -95,7 +95,7 @@ class Topics(PersistenceCase):
             (SUBSCRIPTIONS, FULL_SUBSCRIPTION),
         ],
     )
-    def test_every_field_comes_back(self, store: Persistence, table: Any, row: Any) -> None:
+    def test_every_field_comes_back(self, store: Persistence, table: Table[Any, Any], row: Any) -> None:
         """As it was stored, of each of the three kinds of rows."""
         put(store, Insert(row))
         assert row_of(store, table, table.key_of(row)) == row
@@ -103,7 +103,7 @@ class Topics(PersistenceCase):
     @pytest.mark.parametrize("row", [TOPIC, FULL_MESSAGE, FULL_SUBSCRIPTION])
     def test_an_update_changes_each_field_that_is_not_the_key(self, store: Persistence, row: Any) -> None:
         """Each alone, whatever the others are."""
-        table = {TopicRow: TOPICS, TopicMessageRow: TOPIC_MESSAGES, SubscriptionRow: SUBSCRIPTIONS}[type(row)]
+        table = TABLE_OF[type(row)]
         put(store, Insert(row))
         for field in attrs.fields(type(row)):
             if field.name in table.key:
