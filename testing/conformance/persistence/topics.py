@@ -105,7 +105,8 @@ class Topics(PersistenceCase):
         """Each alone, whatever the others are."""
         table = TABLE_OF[type(row)]
         put(store, Insert(row))
-        for field in attrs.fields(type(row)):
+        record: type[attrs.AttrsInstance] = type(row)
+        for field in attrs.fields(record):
             if field.name in table.key:
                 continue
             row = evolve(row, **{field.name: 77 if isinstance(getattr(row, field.name), int) else "text"})
