@@ -1,0 +1,125 @@
+"""The cost of topics: a publication is one insert, and waits for other messages cost it nothing."""
+
+from collections.abc import Iterator
+from zlib import crc32
+
+import attrs
+import pytest
+
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.kernel.commands import (
+    JobClaim,
+    JobRecord,
+    NewTopicMessage,
+    RunCreate,
+    SessionOpen,
+    TopicDeliver,
+    TopicPublish,
+    TopicSubscribe,
+)
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.topics.selections import channel_of, selection_text
+from holdfast.ports.changes import Insert
+from holdfast.ports.records.topic import SubscriptionRow
+from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.ids import SeededIds
+from tests.integration.counts.statement_counter import Statements
+from tests.sizes import sized
+from tests.unit.kernel.world import pipeline, stage
+
+pytestmark = pytest.mark.sized
+
+FEW, MANY = 2, sized(200, 10_000)
+PLAN = pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f")
+
+
+class Host:
+    """A kernel on a database, with counted statements."""
+
+    def __init__(self, url: str, namespace: str, statements: Statements) -> None:
+        clock = ManualClock()
+        self.store = SqlPersistence(url)
+        self.store.setup()
+        ids = SeededIds(crc32(namespace.encode()), clock=clock)
+        self.kernel = Kernel(persistence=self.store, clock=clock, ids=ids, plans=[PLAN])
+        self.namespace = namespace
+        self.statements = statements
+
+    def subscribe(self, name: str, **selected: str) -> None:
+        """Start a function and subscribe it."""
+        dispatch, namespace = self.kernel.dispatch, self.namespace
+        dispatch(RunCreate(namespace=namespace, workflow="f", input=Payload(inline="1"), id=name, queue=name))
+        session = dispatch(SessionOpen(namespace=namespace, host="here", lease=60_000_000)).session
+        claim = QueueClaim(queue=name, definitions=(PLAN.definition,), limit=1)
+        (attempt,) = dispatch(
+            JobClaim(namespace=namespace, session=session, queue_claims=(claim,), limit=1)
+        ).attempts
+        record = TopicSubscribe(
+            call="1",
+            topic="orders",
+            channel=channel_of("orders", selected),
+            selection=selection_text(selected),
+        )
+        dispatch(
+            JobRecord(namespace=namespace, job=attempt.job, epoch=attempt.epoch, seen=1, records=(record,))
+        )
+        self.deliver()
+
+    def wait_for_others(self, number: int) -> None:
+        """Store subscriptions of runs that wait for other messages."""
+        rows = [
+            SubscriptionRow(
+                namespace=self.namespace,
+                run_id=f"other-{one}",
+                channel="topic:orders#1",
+                topic="orders",
+                selection='{"customer":"x"}',
+                digest=f"{one:016}",
+                since=0,
+            )
+            for one in range(number)
+        ]
+        self.store.transact(lambda tx: tx.apply([Insert(row) for row in rows]))
+
+    def publish(self) -> Statements:
+        """Publish a message, and return what it took."""
+        message = NewTopicMessage(topic="orders", payload="1", attributes='{"customer":"ann"}')
+        with self.statements.of() as sent:
+            self.kernel.dispatch(TopicPublish(namespace=self.namespace, message=message))
+        return sent
+
+    def deliver(self) -> Statements:
+        """Deliver what there is, and return what it took."""
+        with self.statements.of() as sent:
+            while self.kernel.dispatch(TopicDeliver(namespace=self.namespace, topic="orders")).more:
+                pass
+        return sent
+
+
+@pytest.fixture
+def host(url: str, namespace: str, statements: Statements) -> Iterator[Host]:
+    host = Host(url, namespace, statements)
+    yield host
+    host.store.close()
+
+
+def test_a_publication_is_one_insert(host: Host) -> None:
+    """It reads and locks nothing, so it waits for no other publisher."""
+    host.publish()
+    sent = host.publish()
+    assert (sent.commits, sent.queries) == (1, 1)
+    (statement,) = (sql for sql in sent.sent if "holdfast" in sql)
+    assert "INSERT INTO holdfast_topic_messages" in statement
+
+
+@pytest.mark.parametrize("many", [FEW, MANY])
+def test_waits_for_other_messages_cost_a_delivery_nothing(host: Host, many: int) -> None:
+    host.subscribe("ann", customer="ann")
+    host.wait_for_others(many)
+    host.publish()
+    host.deliver()
+    host.publish()
+    sent = host.deliver()
+    assert (sent.commits, sent.queries) == (1, 12)
