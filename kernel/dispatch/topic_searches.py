@@ -38,7 +38,7 @@ from holdfast.ports.searches import (
     TopicsToDeliver,
 )
 from holdfast.ports.structs import evolve
-from holdfast.ports.tables import TOPIC_MESSAGES, TOPICS
+from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES, TOPICS
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 BEHIND_MAX: Final = 50
@@ -247,17 +247,25 @@ def _excluded(tx: Transaction, state: State, namespace: str, run_ids: Iterable[s
 
 
 def _with_runs(tx: Transaction, state: State, found: TopicRound) -> SearchResult:
-    """Lock the runs that get messages. Of one that can't be read, the subscription falls behind."""
-    ids = {subscription.run_id for subscription, _ in found.deliveries}
+    """Lock the runs of the subscriptions, and leave out the subscriptions that have changed before.
+
+    A function changes its subscriptions under the lock of its run. So after this, nothing changes them but this
+    transaction. Of a run that can't be read, the subscription falls behind.
+    """
+    subscriptions = sorted({*(one for one, _ in found.deliveries), *(one for one, _ in found.behind)})
+    ids = {one.run_id for one in subscriptions}
     unreadable = {name.id for name in _excluded(tx, state, found.namespace, ids)}
     names = sorted(RunName(found.namespace, run_id) for run_id in ids - unreadable)
     for run in tx.find(LatestRuns(names)) if names else ():
         state.tables.put(run)
-    if unreadable:
-        left_out = {one for one, _ in found.deliveries if one.run_id in unreadable}
+    now = {row.subscription_name: row for row in tx.get(SUBSCRIPTIONS, subscriptions)} if names else {}
+    known = state.tables.subscriptions
+    left_out = {one for one in subscriptions if one.run_id in unreadable or now.get(one) != known[one]}
+    if left_out:
         found = evolve(
             found,
             deliveries=tuple(one for one in found.deliveries if one[0] not in left_out),
-            unreadable=tuple(sorted(left_out)),
+            behind=tuple(one for one in found.behind if one[0] not in left_out),
+            unreadable=tuple(sorted(one for one in left_out if one.run_id in unreadable)),
         )
     return SearchResult(run_names=tuple(names), topic=found)

@@ -1,12 +1,14 @@
 """Topics: messages get their numbers after the commits of their publishers, and each subscription gets each once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.commands import (
     Attempt,
     Completed,
@@ -37,9 +39,11 @@ from holdfast.kernel.topics.selections import (
 )
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.topic import MessageName, SubscriptionName, TopicName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import LatestRuns, Search
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
 TOPIC = "orders"
@@ -48,8 +52,8 @@ NZ = channel_of(TOPIC, {"country": "nz"})
 DAY = 86_400_000_000
 
 
-def new_world() -> World:
-    return World(pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f"))
+def new_world(wrap: Callable[[MemoryPersistence], Persistence] | None = None) -> World:
+    return World(pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f"), wrap=wrap)
 
 
 @pytest.fixture
@@ -302,6 +306,56 @@ def test_stored_messages_are_caught_up_with_in_parts(world: World) -> None:
     assert deliver(world, limit=7) > 5
     expected = [(text, number + 1) for number, text in enumerate(texts)]
     assert received(world, "a") == received(world, "b") == expected
+
+
+class Racing:
+    """A store, and a transaction of it, in which another one commits while it waits for the locks of runs."""
+
+    def __init__(self, wrapped: Any, others: list[Callable[[], None]]) -> None:
+        self._wrapped = wrapped
+        self._others = others
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def transact(self, work: Callable[[Any], object]) -> object:
+        return self._wrapped.transact(lambda tx: work(Racing(tx, self._others)))
+
+    def find(self, search: Search[object], /, now: Micros = 0) -> object:
+        if isinstance(search, LatestRuns) and self._others:
+            self._others.pop()()
+        return self._wrapped.find(search, now)
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+@pytest.mark.parametrize("begins_again", [True, False])
+def test_a_subscription_that_changes_before_its_run_is_locked_is_left_out(
+    is_behind: bool, begins_again: bool
+) -> None:
+    """Its function has ended it, or ended it and begun it again: then the next delivery lets it catch up."""
+    others: list[Callable[[], None]] = []
+    world = new_world(lambda store: cast("Persistence", Racing(store, others)))
+    publish(world, "stored")
+    deliver(world)
+    attempt = function(world, "s")
+    record(world, attempt, subscribing(since=0))
+    if not is_behind:
+        deliver(world)
+    publish(world, "new")
+    records = [
+        TopicUnsubscribe(call="2", topic=TOPIC, channel=ALL),
+        *([subscribing("3", since=0)] * begins_again),
+    ]
+    others.append(lambda: record(world, attempt, *records, seen=2 if is_behind else 3))
+
+    done = world.do(TopicDeliver(topic=TOPIC))
+
+    assert others == []
+    # One that was behind, and begins again, is the same as before: it may catch up at once.
+    assert done.deliveries == (is_behind and begins_again)
+    deliver(world)
+    before = [] if is_behind else [("stored", 1)]
+    assert received(world, "s") == [*before, *([("stored", 1), ("new", 2)] if begins_again else [])]
 
 
 def test_expired_messages_are_deleted_once_they_were_delivered(world: World) -> None:
