@@ -1,0 +1,131 @@
+"""Workers are killed while runs publish to a topic and follow it, beside a publisher that holds its transaction open.
+
+Each subscriber gets each message once, and all in one order.
+"""
+
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import pytest
+from sqlalchemy import create_engine
+
+from holdfast import Engine, Topic, continue_as_new, step, workflow
+from holdfast.kernel.invariants import check
+from holdfast.testing.snapshots import snapshot_of
+from tests.postgres import fresh_database
+
+SOON = timedelta(minutes=3)
+PUBLISHERS: Final = 3
+SUBSCRIBERS: Final = 4
+MESSAGES: Final = 10
+KILLS_MIN: Final = 6
+BETWEEN_KILLS: Final = 1.2
+"""Seconds. A worker takes about one to start, and has a lease of one."""
+PROGRAM: Final = """
+import sys
+from holdfast import Engine, Worker
+from tests.integration.faults.test_topic_kills import announce, follow
+
+url, namespace = sys.argv[1:]
+Worker(Engine.open(url, workflows=[follow, announce], namespace=namespace), lease=1, poll_interval=0.1).run()
+"""
+
+news = Topic("news", str)
+
+
+@pytest.fixture(scope="module")
+def shared_database(postgres_url: str) -> Iterator[str]:
+    """The database of `database_url` on PostgreSQL."""
+    with fresh_database(postgres_url) as url:
+        yield url
+
+
+@step
+def think(number: int) -> int:
+    time.sleep(0.8)
+    return number
+
+
+@workflow
+async def announce(name: str) -> None:
+    """Publish messages, in pairs, with a step before each pair."""
+    for number in range(0, MESSAGES, 2):
+        await think(number)
+        await news.publish(f"{name} {number}")
+        await news.publish(f"{name} {number + 1}")
+
+
+@workflow
+async def follow(most: int, found: list[str]) -> list[str]:
+    """Collect messages, and continue as new after each ten."""
+    subscription = await news.subscribe()
+    found += [await subscription.receive() for _ in range(min(10, most - len(found)))]
+    if len(found) == most:
+        return found
+    return await continue_as_new(follow(most, found))
+
+
+def start_worker(url: str, namespace: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, url, namespace],
+        cwd=Path(__file__).parents[3],
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_each_subscriber_gets_each_message_once_though_workers_are_killed(database_url: str) -> None:
+    namespace, kills = f"topics-{secrets.token_hex(4)}", 0
+    engine = Engine.open(database_url, workflows=[follow, announce], namespace=namespace)
+    total = PUBLISHERS * MESSAGES + 1
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        with engine.sync as client:
+            followers = [
+                client.start(follow(total, []), id=f"follower-{number}") for number in range(SUBSCRIBERS)
+            ]
+            held = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
+            slow = held.connect() if "postgres" in database_url else None
+            if slow is not None:  # SQLite has one writer: an open transaction would hold up all
+                engine.sync.within(slow).publish(news("slow"))
+            for number in range(PUBLISHERS):
+                client.start(announce(str(number)), id=f"publisher-{number}")
+            workers = [start_worker(database_url, namespace) for _ in range(2)]
+            for victim in cycle(range(len(workers))):
+                time.sleep(BETWEEN_KILLS)
+                active = client.count(status=["pending", "running"], workflow="announce")
+                if not sum(active.values()):
+                    break
+                if kills < KILLS_MIN:
+                    workers[victim].kill()
+                    workers[victim].wait()
+                    kills += 1
+                    workers[victim] = start_worker(database_url, namespace)
+            if slow is None:
+                client.publish(news("slow"))
+            else:
+                slow.commit()
+                slow.close()
+            held.dispose()
+            found = [run.result(timeout=SOON) for run in followers]
+            snapshot = snapshot_of(engine.core.stores.persistence, [namespace])
+            assert check(snapshot) == []
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert kills == KILLS_MIN
+    expected = [f"{name} {number}" for name in range(PUBLISHERS) for number in range(MESSAGES)]
+    assert sorted(found[0]) == sorted([*expected, "slow"])
+    assert all(one == found[0] for one in found)
+    for name in range(PUBLISHERS):
+        own = [one for one in found[0] if one.startswith(f"{name} ")]
+        assert own == [f"{name} {number}" for number in range(MESSAGES)]
+    assert found[0][-1] == "slow"  # it was published first, and committed last
