@@ -88,10 +88,9 @@ def _subscriptions(snapshot: Snapshot) -> Iterator[Violation]:
         elif run is newest[run.name] and listed != stored.get(run.name, []):
             what = f"the mailbox lists the subscriptions {listed}, but {stored.get(run.name, [])} are stored"
             yield Violation("X4", run.key, what)
-    for name in stored.keys() - newest.keys():
-        yield Violation(
-            "X4", name.id, f"the subscriptions {stored[name]} are those of a run that does not exist"
-        )
+    for unknown in sorted(stored.keys() - newest.keys()):
+        what = f"the subscriptions {stored[unknown]} are those of a run that does not exist"
+        yield Violation("X4", unknown.id, what)
 
 
 def _in_order(runs: Sequence[Run], snapshot: Snapshot) -> Iterator[Violation]:
@@ -150,8 +149,8 @@ def _selected(run: Run, snapshot: Snapshot) -> Iterator[str]:
                 yield f"row {row.number} is a message in {event.channel!r}, which has no subscription"
             continue
         message = messages.get(MessageName(run.namespace, event.topic, event.message or ""))
-        if message is None:
-            continue
+        if message is None or message.number is None or message.number > (event.number or 0):
+            continue  # it was deleted, and perhaps another one has been published under its id since
         payload = None if row.payload is None else row.payload.inline
         if (message.number, message.payload, message.sender) != (event.number, payload, event.sender):
             yield f"row {row.number} differs from message {message.id!r}, which has number {message.number}"
