@@ -21,6 +21,10 @@ from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.records.topic import MessageName, TopicMessageRow, TopicName, TopicRow
 
 _NUMBER: Final = attrgetter("number")
+_REPLACES: Final = frozenset({events.RunTerminated.type, events.RunFailed.type})
+_OF_TOPICS: Final = frozenset(
+    {events.TopicSubscribed.type, events.TopicUnsubscribed.type, events.SignalReceived.type}
+)
 
 
 def topic_violations(snapshot: Snapshot, keys: Collection[str]) -> Iterator[Violation]:
@@ -103,7 +107,9 @@ def _in_order(runs: Sequence[Run], snapshot: Snapshot) -> Iterator[Violation]:
     before: Run | None = None
     for run in runs:
         if before is None or not before.is_continued:
-            kept = _open_channels(run, snapshot) if run.rerun_of is not None else frozenset[str]()
+            kept = frozenset[str]()
+            if before is not None and run.rerun_of is not None:
+                kept = frozenset(last) if _is_replaced(before, snapshot) else _open_channels(run, snapshot)
             last = {channel: number for channel, number in last.items() if channel in kept}
         for row in snapshot.history.get(run.key, ()):
             match _event(row):
@@ -119,6 +125,17 @@ def _in_order(runs: Sequence[Run], snapshot: Snapshot) -> Iterator[Violation]:
                 case _:
                     pass
         before = run
+
+
+def _is_replaced(run: Run, snapshot: Snapshot) -> bool:
+    """Return whether an active generation ended because of the next one, which has its subscriptions."""
+    for row in snapshot.history.get(run.key, ()):
+        match event_of(row) if row.type in _REPLACES else None:
+            case events.RunTerminated(rerun=int()) | events.RunFailed(retry_at=int()):
+                return True
+            case _:
+                pass
+    return False
 
 
 def _open_channels(run: Run, snapshot: Snapshot) -> frozenset[str]:
@@ -171,11 +188,6 @@ def _selections(run: Run, snapshot: Snapshot) -> Mapping[str, Mapping[str, str]]
                 if isinstance(event, events.TopicSubscribed):
                     found[event.channel] = {name: str(text) for name, text in event.selection.items()}
     return found
-
-
-_OF_TOPICS: Final = frozenset(
-    {events.TopicSubscribed.type, events.TopicUnsubscribed.type, events.SignalReceived.type}
-)
 
 
 def _event(row: HistoryRow) -> events.HistoryEvent | None:

@@ -186,9 +186,38 @@ class TopicLedger:
 def _kept(tables: Tables, before: Run | None, run: Run, open_spans: Mapping[str, Span]) -> dict[str, Span]:
     """Return the subscriptions that a rerun keeps.
 
-    Without the end of the previous generation, they count from the same instant; else from the beginning of the rerun.
+    Those of an active run stay. Of an ended one, those that kept rows have begun count from the beginning of the rerun.
     """
     assert before is not None
+    rows = tables.history[before.key]
+    is_replaced = any(_is_replaced(row) for row in rows)
+    channels = set(open_spans) if is_replaced else _subscribed_in(tables, run)
+    return {
+        channel: attrs.evolve(
+            span,
+            since=span.since if is_replaced else run.created_at,
+            after=max([span.after, *span.got]),
+            begun_at=run.created_at,
+            got=[],
+        )
+        for channel, span in open_spans.items()
+        if channel in channels
+    }
+
+
+def _is_replaced(row: HistoryRow) -> bool:
+    """Return whether a row ends an active generation because of the next one."""
+    match events.event_of(row):
+        case events.RunTerminated(rerun=rerun):
+            return rerun is not None
+        case events.RunFailed(retry_at=at):
+            return at is not None
+        case _:
+            return False
+
+
+def _subscribed_in(tables: Tables, run: Run) -> set[str]:
+    """Return the channels of the subscriptions that the kept rows of a rerun have begun and not ended."""
     channels: set[str] = set()
     for row in tables.whole_history(run):
         if row.run == run.key:
@@ -200,21 +229,7 @@ def _kept(tables: Tables, before: Run | None, run: Run, open_spans: Mapping[str,
                 channels.discard(channel)
             case _:
                 pass
-    replaced = any(
-        row.type == events.RunTerminated.type and events.RunTerminated.from_row(row).rerun is not None
-        for row in tables.history[before.key]
-    )
-    kept: dict[str, Span] = {}
-    for channel, span in open_spans.items():
-        if channel in channels:
-            kept[channel] = attrs.evolve(
-                span,
-                since=span.since if replaced else run.created_at,
-                after=max([span.after, *span.got]),
-                begun_at=run.created_at,
-                got=[],
-            )
-    return kept
+    return channels
 
 
 def _deleted(tables: Tables, key: MessageName, now: Micros) -> Iterator[str]:
