@@ -11,7 +11,8 @@ import attrs
 
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.continue_as_new import continue_as_new
-from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
+from holdfast.kernel.authoring.functions import Workflow, random, sleep, workflow
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.authoring.topics import Topic, TopicSelection
 from holdfast.kernel.history import events
@@ -31,6 +32,7 @@ from holdfast.testing.simulation.topic_ledger import TopicLedger
 _SECOND: Final = 1_000_000
 _COUNTRIES: Final = ("nz", "fr")
 _STOP: Final = "stop"
+_FAILS: Final = 0.6
 
 
 @attrs.frozen
@@ -75,27 +77,27 @@ async def _think(number: int) -> int:
     return number
 
 
-def _draw_follower(random: Random, number: int) -> _Follower:
+def _draw_follower(draw: Random, number: int) -> _Follower:
     generations: list[list[_Part]] = []
-    for _ in range(random.choice((1, 1, 2, 3))):
+    for _ in range(draw.choice((1, 1, 2, 3))):
         script: list[_Part] = []
-        for _ in range(random.choice((0, 1, 3, 6))):
-            what = random.choice(("subscribe", "receive", "receive", "receive", "think", "sleep", "publish"))
-            if random.random() < 0.08:
-                what = "close"
-            script.append((what, random.choice((0.2, 1.0, 3.0))))
+        for _ in range(draw.choice((0, 1, 3, 6))):
+            what = draw.choice(("subscribe", "receive", "receive", "receive", "think", "sleep", "publish"))
+            if draw.random() < 0.1:
+                what = draw.choice(("close", "close", "fail"))
+            script.append((what, draw.choice((0.2, 1.0, 3.0))))
         generations.append(script)
     return _Follower(
         name=f"follower{number}",
-        topic=random.choice((_ORDERS, _ORDERS, _OFFERS)),
-        country=random.choice((None, *_COUNTRIES)),
-        since=random.choice((None, None, instant(0), instant(START + 8 * _SECOND))),
+        topic=draw.choice((_ORDERS, _ORDERS, _OFFERS)),
+        country=draw.choice((None, *_COUNTRIES)),
+        since=draw.choice((None, None, instant(0), instant(START + 8 * _SECOND))),
         generations=generations,
     )
 
 
 def _following(one: _Follower) -> Workflow[[int], list[str]]:
-    @workflow(name=one.name)
+    @workflow(name=one.name, retry=Retry(attempts=5, wait=timedelta(seconds=1)))
     async def follow(turn: int) -> list[str]:
         got: list[str] = []
 
@@ -122,6 +124,9 @@ def _following(one: _Follower) -> Workflow[[int], list[str]]:
                     await _think(turn)
                 case "publish":
                     await _ORDERS.publish(_Order(f"{one.name}-{turn}-{seconds}", _COUNTRIES[turn % 2]))
+                case "fail":
+                    if random().random() < _FAILS:
+                        raise ConnectionError("this attempt was unlucky")
                 case "close":
                     await (await one.selection.subscribe(since=one.since)).close()
                 case _:
@@ -135,13 +140,13 @@ def _following(one: _Follower) -> Workflow[[int], list[str]]:
     return cast("Workflow[[int], list[str]]", follow)
 
 
-def _publishing(random: Random, number: int) -> Workflow[[int], int]:
+def _publishing(draw: Random, number: int) -> Workflow[[int], int]:
     script = [
-        (random.choice(("burst", "one", "again", "sleep", "think")), random.choice((1, 2, 4)))
-        for _ in range(random.choice((2, 5)))
+        (draw.choice(("burst", "one", "again", "sleep", "think")), draw.choice((1, 2, 4)))
+        for _ in range(draw.choice((2, 5)))
     ]
-    countries = [random.choice(_COUNTRIES) for _ in range(4)]
-    topic = random.choice((_ORDERS, _ORDERS, _OFFERS))
+    countries = [draw.choice(_COUNTRIES) for _ in range(4)]
+    topic = draw.choice((_ORDERS, _ORDERS, _OFFERS))
 
     @workflow(name=f"publisher{number}")
     async def publish(start: int) -> int:
@@ -163,23 +168,23 @@ def _publishing(random: Random, number: int) -> Workflow[[int], int]:
     return cast("Workflow[[int], int]", publish)
 
 
-def draw_topics(random: Random) -> tuple[Scenario, Sizes]:
+def draw_topics(draw: Random) -> tuple[Scenario, Sizes]:
     """Draw everything but the faults."""
-    followers = [_draw_follower(random, number) for number in range(random.choice((2, 3, 5, 8)))]
+    followers = [_draw_follower(draw, number) for number in range(draw.choice((2, 3, 5, 8)))]
     follow = [_following(one) for one in followers]
-    publish = [_publishing(random, number) for number in range(random.choice((0, 1, 2)))]
+    publish = [_publishing(draw, number) for number in range(draw.choice((0, 1, 2)))]
     workflows: list[Workflow[[int], Any]] = [*follow, *publish]
     actions = [
         ClientAction(
-            at=random.randrange(10 * _SECOND if index < len(followers) else 20 * _SECOND),
+            at=draw.randrange(10 * _SECOND if index < len(followers) else 20 * _SECOND),
             what=f"start {one.name}",
             do=partial(_started, one=one),
             is_keyed=True,
         )
         for index, one in enumerate(workflows)
     ]
-    actions += _publications(random)
-    actions += _operations(random, workflows)
+    actions += _publications(draw)
+    actions += _operations(draw, workflows)
     actions.sort(key=lambda action: action.at)
     clients = [actions[start::3] for start in range(3)]
     done = [f"done {index}" for index in range(3)]
@@ -202,38 +207,38 @@ def draw_topics(random: Random) -> tuple[Scenario, Sizes]:
         topics=ledger,
     )
     sizes = Sizes(
-        workers=random.choice((1, 2, 3)),
-        functions=random.choice((0, 0, 1)),
-        concurrency=random.choice((1, 4)),
-        lease=random.choice((10.0, 15.0)),
-        poll_interval=random.choice((1.0, 2.0)),
+        workers=draw.choice((1, 2, 3)),
+        functions=draw.choice((0, 0, 1)),
+        concurrency=draw.choice((1, 4)),
+        lease=draw.choice((10.0, 15.0)),
+        poll_interval=draw.choice((1.0, 2.0)),
         tick_interval=10.0,
-        faults_for=random.choice((20.0, 40.0)),
-        function_cache=random.choice((0, 2, 100)),
-        topic_deliveries=random.choice((1, 2, 3, 500)),
+        faults_for=draw.choice((20.0, 40.0)),
+        function_cache=draw.choice((0, 2, 100)),
+        topic_deliveries=draw.choice((1, 2, 3, 500)),
     )
     return scenario, sizes
 
 
-def _publications(random: Random) -> Iterator[ClientAction]:
-    for number in range(random.choice((5, 15, 30))):
-        topic = random.choice((_ORDERS, _ORDERS, _OFFERS))
-        order = _Order(f"c{number}", random.choice(_COUNTRIES))
-        at = random.randrange(35 * _SECOND)
+def _publications(draw: Random) -> Iterator[ClientAction]:
+    for number in range(draw.choice((5, 15, 30))):
+        topic = draw.choice((_ORDERS, _ORDERS, _OFFERS))
+        order = _Order(f"c{number}", draw.choice(_COUNTRIES))
+        at = draw.randrange(35 * _SECOND)
         do = partial(_publish, topic, order)
         yield ClientAction(at=at, what=f"publish {number}", do=do, is_keyed=True)
-        if random.random() < 0.2:
-            yield ClientAction(at=at + random.randrange(2 * _SECOND), what=f"publish {number} again", do=do)
+        if draw.random() < 0.2:
+            yield ClientAction(at=at + draw.randrange(2 * _SECOND), what=f"publish {number} again", do=do)
 
 
-def _operations(random: Random, workflows: Sequence[Workflow[[int], Any]]) -> Iterator[ClientAction]:
-    for _ in range(random.choice((0, 0, 1, 3))):
-        one = random.choice(workflows)
-        what = random.choice(
+def _operations(draw: Random, workflows: Sequence[Workflow[[int], Any]]) -> Iterator[ClientAction]:
+    for _ in range(draw.choice((0, 0, 1, 3))):
+        one = draw.choice(workflows)
+        what = draw.choice(
             ("cancel", "terminate", "pause", "rerun", "rerun", "fork", "fork", "look", "again")
         )
-        at = random.randrange(_SECOND, 40 * _SECOND)
-        act: Callable[[SyncEngine], object] = partial(_act, one=one, what=what, part=random.random())
+        at = draw.randrange(_SECOND, 40 * _SECOND)
+        act: Callable[[SyncEngine], object] = partial(_act, one=one, what=what, part=draw.random())
         yield ClientAction(at=at, what=f"{what} {one.name} at {at}", do=act)
 
 
