@@ -14,7 +14,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
-from holdfast.kernel.topics.selections import is_selected, texts_from
+from holdfast.kernel.topics.selections import texts_from
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run, RunName
@@ -171,7 +171,7 @@ def _selected(run: Run, snapshot: Snapshot) -> Iterator[str]:
         payload = None if row.payload is None else row.payload.inline
         if (message.number, message.payload, message.sender) != (event.number, payload, event.sender):
             yield f"row {row.number} differs from message {message.id!r}, which has number {message.number}"
-        if not is_selected(selections[event.channel], texts_from(message.attributes)):
+        if not selections[event.channel].items() <= texts_from(message.attributes).items():
             yield (
                 f"row {row.number} is message {message.id!r} with {message.attributes}, but the subscription selects"
                 f" {dict(selections[event.channel])}"

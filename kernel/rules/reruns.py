@@ -94,11 +94,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         taken_over = _carry_on(state, draft, before, run, begins.fork)
     if run.status is not RunStatus.PENDING:
         begin_run(draft, plan, run)
-    ended = None
-    if before.status not in TERMINAL:
-        ended = _ended(
-            state, before, command, run.generation, now, keeps_subscriptions=begins.fork is not None
-        )
+    ended = None if before.status in TERMINAL else _ended(state, before, command, run, begins, now)
     reply = RunRerun(
         run_id=run.id,
         run=run.key,
@@ -371,20 +367,14 @@ def _next_generation(
 
 
 def _ended(
-    state: State,
-    before: Run,
-    command: RunRerunFrom,
-    generation: int,
-    now: Micros,
-    *,
-    keeps_subscriptions: bool,
+    state: State, before: Run, command: RunRerunFrom, run: Run, begins: _Begins, now: Micros
 ) -> RunDraft:
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
-    if keeps_subscriptions:
-        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))
-    draft.append(events.RunTerminated(rerun=generation, reason=command.reason))
-    message = f"it is run again as generation {generation}" + (
+    if begins.fork is not None:
+        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))  # the new generation has them
+    draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
+    message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""
     )
     error: dict[str, object] = {"code": "terminated", "message": message}

@@ -16,7 +16,7 @@ import attrs
 from holdfast.kernel.commands import TopicDeliver
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
-from holdfast.kernel.topics.selections import is_selected, texts_from
+from holdfast.kernel.topics.selections import texts_from
 from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunName
@@ -133,7 +133,7 @@ class TopicLedger:
             message = messages.get(number)
             if message is None:
                 yield f"{where} got message {number}, which does not exist"
-            elif not is_selected(span.selection, texts_from(message.attributes)):
+            elif not _fits(span.selection, message):
                 yield f"{where} got message {number}, which has {message.attributes}"
             elif message.at < span.since:
                 yield f"{where} got message {number}, which was published before {span.since}: {message.at}"
@@ -144,7 +144,7 @@ class TopicLedger:
             if span.after < number < last
             and message.at >= span.since
             and message.expires_at > span.begun_at + LAG_MAX
-            and is_selected(span.selection, texts_from(message.attributes))
+            and _fits(span.selection, message)
             and number not in span.got
         ]
         if missing:
@@ -181,6 +181,10 @@ class TopicLedger:
                         pass
             before = run
         return found
+
+
+def _fits(selection: Mapping[str, str], message: TopicMessageRow) -> bool:
+    return selection.items() <= texts_from(message.attributes).items()
 
 
 def _kept(tables: Tables, before: Run | None, run: Run, open_spans: Mapping[str, Span]) -> dict[str, Span]:
@@ -245,5 +249,5 @@ def _deleted(tables: Tables, key: MessageName, now: Micros) -> Iterator[str]:
         if (row.namespace, row.topic, row.next_number is None) != (key.namespace, key.topic, False):
             continue
         is_due = (row.next_number or 0) <= message.number and message.at >= row.since
-        if is_due and is_selected(texts_from(row.selection), texts_from(message.attributes)):
+        if is_due and _fits(texts_from(row.selection), message):
             yield f"message {key.id} was deleted, but run {row.run_id} has not got it yet"
