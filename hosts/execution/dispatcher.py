@@ -109,7 +109,7 @@ class Dispatcher:
 
     def _deliver_topic(self, topic: str) -> None:
         """Deliver messages of a topic. What is left after many transactions is left to maintenance."""
-        command = TopicDeliver(namespace=self.core.namespace, topic=topic)
+        command = TopicDeliver(namespace=self.core.namespace, topic=topic, limit=self.core.topic_deliveries)
         for _ in range(TOPIC_ROUNDS_MAX):
             done = self.core.kernel.dispatch(command)
             self.core.kernel.admit(self.core.namespace, done.follow_up)

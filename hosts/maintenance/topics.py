@@ -26,10 +26,13 @@ class TopicSweeper:
         A topic that can't be delivered is logged, and holds up those after it only. UnavailableError propagates.
         """
         deliveries = 0
-        namespace = self._dispatcher.core.namespace
+        core = self._dispatcher.core
         for _ in range(ROUNDS_MAX):
             try:
-                done = self._dispatcher.dispatch(TopicDeliver(namespace=namespace, after=self._after))
+                command = TopicDeliver(
+                    namespace=core.namespace, after=self._after, limit=core.topic_deliveries
+                )
+                done = self._dispatcher.dispatch(command)
             except UnavailableError:
                 raise
             except HoldfastError as error:

@@ -28,6 +28,7 @@ from holdfast.hosts.wiring.wake_ups import WakeUps
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.commands.topics import DELIVER_LIMIT
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
 from holdfast.kernel.pipelines.plan import Plan
@@ -101,6 +102,8 @@ class Core:
         self.applies_declarations = True
         """Whether the engine applies what its code declares when it connects. Off in commands that only use it."""
         self._on_connect: list[Callable[[], object]] = []
+        self.topic_deliveries = DELIVER_LIMIT
+        """Most deliveries of messages of topics in one transaction."""
         self._listener = listener
         self._ready = False
         self.lifecycle = Lifecycle(reopen=self._reopen, close=self._close)

@@ -10,8 +10,9 @@ The invariants: S1 (epochs), S4 (outputs never change), S5 (legal transitions), 
 (attempts), S9 (order of stages), S10 (concurrency limits), S11 (rate limits), S12 (lost attempts), F1 (changed limits),
 F2 (bounds of concurrency keys), F3 (runs ended by starts), F4 (gathered starts), F5 (gathering runs are due in time),
 F8, F9 (rates of starts), C1 (no work after the end), C2 (abandoned external work is cancelled), M1 (no lost
-messages), T1 (nothing starts early), T3 (nothing overdue), L1 (nothing left behind by dead sessions or ended runs), O1
-(numbered history).
+messages), X1 (messages of topics in order, each once), X2 (subscribers get what they selected), X3 (numbers of
+messages), X4 (subscriptions of runs that have not ended), T1 (nothing starts early), T3 (nothing overdue), L1 (nothing
+left behind by dead sessions or ended runs), O1 (numbered history).
 """
 
 from holdfast.kernel.invariants.liveness import overdue

@@ -31,6 +31,7 @@ from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.run_rate_checks import units_in_periods
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.start_bound_checks import bounded_keys
+from holdfast.kernel.invariants.topic_checks import topic_violations
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.limits.overrides import slots_in_force
 from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
@@ -58,6 +59,7 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
     keys = everything if runs is None else everything.intersection(runs)
     of_several = [*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot)]
     of_several += [*gatherings_exist(snapshot), *registrations_exist(snapshot)]
+    of_several += topic_violations(snapshot, keys)
     of_all = [
         *_slots(snapshot),
         *_rates(snapshot),

@@ -10,6 +10,14 @@ from holdfast.ports.records.job import Job
 from holdfast.ports.records.limits import LimitName, LimitRow
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import Registration, Session
+from holdfast.ports.records.topic import (
+    MessageName,
+    SubscriptionName,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+    TopicRow,
+)
 from holdfast.ports.working_set import Tables
 
 
@@ -33,6 +41,12 @@ class Snapshot:
     """The rows of the worker registry; None if they, or some sessions, were not read."""
     limits: Mapping[LimitName, LimitRow] = attrs.field(factory=dict[LimitName, LimitRow])
     """Limits that were changed while running."""
+    topics: Mapping[TopicName, TopicRow] | None = None
+    """How far the messages of topics were delivered; None if these rows were not read."""
+    topic_messages: Mapping[MessageName, TopicMessageRow] | None = None
+    """The messages of topics; None if they were not read."""
+    subscriptions: Mapping[SubscriptionName, SubscriptionRow] | None = None
+    """The subscriptions of runs; None if they were not read."""
 
 
 def as_snapshot(store: Snapshot | Tables) -> Snapshot:
@@ -50,4 +64,7 @@ def _of_tables(tables: Tables) -> Snapshot:
         gatherings=tuple(tables.gatherings.values()),
         registrations=tuple(tables.registrations.values()),
         limits=tables.limits,
+        topics=tables.topics,
+        topic_messages=tables.topic_messages,
+        subscriptions=tables.subscriptions,
     )

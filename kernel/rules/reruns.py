@@ -94,7 +94,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         taken_over = _carry_on(state, draft, before, run, begins.fork)
     if run.status is not RunStatus.PENDING:
         begin_run(draft, plan, run)
-    ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
+    ended = None if before.status in TERMINAL else _ended(state, before, command, run, begins, now)
     reply = RunRerun(
         run_id=run.id,
         run=run.key,
@@ -172,6 +172,7 @@ def retry_run(
     if retry_at is None:
         return None
     ended = RunDraft(evolve(run, parent=None), now)
+    ended.keep_mailbox(evolve(ended.mailbox, subscribed=()))  # the next attempt has them
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     fork = plan_fork(run, history, {}, row=1)
     starts_at = retry_at if retry_at > now else None
@@ -256,17 +257,19 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     """Append again the messages and updates that arrived after the fork's point, and take over the child runs.
 
     Messages in kept rows are unread until the replay has received them. Messages that the previous generation had not
-    received keep their starts. Returns the changes of the child runs.
+    received keep their starts. The subscriptions of an active generation stay as they are: they may have messages to
+    catch up with. Returns the changes of the child runs and subscriptions.
     """
     starts = mailbox_from(before.mailbox).starts
     history = state.histories[before.key]
     kept_starts = {number: row for number, row in starts.items() if number < fork.row}
+    stay = () if before.status in TERMINAL else mailbox_from(before.mailbox).subscribed
     draft.keep_mailbox(
         Mailbox(
             unread=fork.kept_messages,
             starts=kept_starts,
             closed=fork.closed_channels,
-            subscribed=tuple(one.channel for one in fork.subscriptions),
+            subscribed=tuple(sorted({*stay, *(one.channel for one in fork.subscriptions)})),
         )
     )
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
@@ -278,9 +281,11 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             append_again(draft, row, start=None if start is None else known[start])
             continue
         draft.append(_again(row), node=row.node, payload=row.payload)
-    # It has the messages that were delivered before, and gets those that are published from now on.
+    # Of an ended run, it has the messages that were delivered before, and gets those that are published from now on.
     changes: tuple[Change, ...] = tuple(
-        Insert(subscription_of(run, one, run.created_at + 1)) for one in fork.subscriptions
+        Insert(subscription_of(run, one, run.created_at + 1))
+        for one in fork.subscriptions
+        if one.channel not in stay
     )
     for child in _children(state, run, fork):
         if child.status not in TERMINAL:
@@ -361,11 +366,15 @@ def _next_generation(
     )
 
 
-def _ended(state: State, before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
+def _ended(
+    state: State, before: Run, command: RunRerunFrom, run: Run, begins: _Begins, now: Micros
+) -> RunDraft:
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
-    draft.append(events.RunTerminated(rerun=generation, reason=command.reason))
-    message = f"it is run again as generation {generation}" + (
+    if begins.fork is not None:
+        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))  # the new generation has them
+    draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
+    message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""
     )
     error: dict[str, object] = {"code": "terminated", "message": message}

@@ -45,6 +45,7 @@ from holdfast.testing.simulation.schedule_ledger import ScheduleLedger
 from holdfast.testing.simulation.state_records import StateRecords
 from holdfast.testing.simulation.step_records import StartedAttempt, StepRecords
 from holdfast.testing.simulation.store import Commit
+from holdfast.testing.simulation.topic_ledger import TopicLedger
 from holdfast.testing.simulation.trace import Trace, described
 
 _ENDS: Final = frozenset(
@@ -84,6 +85,7 @@ class SimulationObserver:
         self.states = StateRecords()
         self.skipped: set[tuple[str, str, int]] = set()
         self.schedules: ScheduleLedger | None = None
+        self.topics: TopicLedger | None = None
         self.has_blob: Callable[[str], bool] = lambda _: True
         """Returns whether a blob with this key exists, without simulated faults of the blob store."""
         self.may_be_early: Callable[[str], float] = lambda _: 0.0
@@ -107,6 +109,10 @@ class SimulationObserver:
             self.report_violation(violation.invariant, violation.where, violation.what)
         if self.schedules is not None:
             self.schedules.before(tables)
+        if self.topics is not None:
+            latest = self._now() + round(self.may_be_early(commit.process))
+            for violation in self.topics.before(tables, commit, latest):
+                self.report_violation(violation.invariant, violation.where, violation.what)
         waiting = {key for key, run in tables.runs.items() if run.in_rate_line}  # none of them is overtaken
         runs = _touched(commit.changes) | waiting
         noted = {

@@ -23,6 +23,7 @@ from holdfast.hosts.worker.shell import CallResult, WorkerShell
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.kernel.commands.topics import DELIVER_LIMIT
 from holdfast.ports.errors import HoldfastError, UnavailableError
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import JobKind
@@ -125,6 +126,7 @@ class Environment:
     sinks: Mapping[str, SharedSink]
     watch: SimulationObserver
     hint_wait: float = 0.0
+    topic_deliveries: int = DELIVER_LIMIT
 
     def engine(
         self,
@@ -153,6 +155,7 @@ class Environment:
             listener=VirtualListener(stores),
         )
         core.host = life.name
+        core.topic_deliveries = self.topic_deliveries
         return Engine(core, substitute=lambda body: observer.observed(stubs(body)))
 
     def sinks_of(self, life: FaultyProcess) -> dict[str, EventSink]:

@@ -7,10 +7,12 @@ import attrs
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.kernel.authoring.calls import WorkflowDefinition
+from holdfast.kernel.commands.topics import DELIVER_LIMIT
 from holdfast.ports.records.run import Run
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.schedule_zones import ZoneRelease
+from holdfast.testing.simulation.topic_ledger import TopicLedger
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +47,7 @@ class Scenario:
         at_end: Called with all rows when everything has ended; returns what is wrong with them,
             each text after the name of an invariant and a colon, or without a name for L1.
         schedules: What happens around schedules; None if there are none.
+        topics: Checks the messages of topics at each commit; None if there are none.
     """
 
     workflows: Sequence[WorkflowDefinition[object]]
@@ -55,6 +58,7 @@ class Scenario:
     missing: Callable[[Tables], Sequence[Callable[[SyncEngine], object]]] = lambda _: ()
     at_end: Callable[[Tables], Sequence[str]] = lambda _: ()
     schedules: ScheduleScenario | None = None
+    topics: TopicLedger | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -83,3 +87,5 @@ class Sizes:
     queues: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """As in `Worker(queues=...)`: the most bodies of each queue that run at once in a worker."""
     function_cache: int = FUNCTIONS_KEPT
+    topic_deliveries: int = DELIVER_LIMIT
+    """Most deliveries of messages of topics in one transaction."""

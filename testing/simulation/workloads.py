@@ -9,6 +9,7 @@ from holdfast.testing.simulation.limit_workload import draw_changed_limits
 from holdfast.testing.simulation.message_workload import draw_messages
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.schedule_workload import draw_schedules
+from holdfast.testing.simulation.topic_workload import draw_topics
 from holdfast.testing.simulation.workload import draw_workload
 
 Make: TypeAlias = Callable[[Random], tuple[Scenario, Sizes]]
@@ -18,12 +19,14 @@ SCHEDULES: Final = "schedules"
 GATHERING: Final = "gathering"
 LIMITS: Final = "limits"
 MESSAGES: Final = "messages"
+TOPICS: Final = "topics"
 WORKLOADS: Final[Mapping[str, Make]] = {
     RUNS: draw_workload,
     SCHEDULES: draw_schedules,
     GATHERING: draw_gathering,
     LIMITS: draw_changed_limits,
     MESSAGES: draw_messages,
+    TOPICS: draw_topics,
 }
 
 

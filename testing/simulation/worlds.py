@@ -87,7 +87,9 @@ class World:
             sinks={name: SharedSink(name, self.watch.observe_event) for name in scenario.sinks},
             watch=self.watch,
             hint_wait=sizes.hint_wait,
+            topic_deliveries=sizes.topic_deliveries,
         )
+        self.watch.topics = scenario.topics
         self._down_until = 0
         if scenario.schedules is not None:
             self._prepare_schedules(scenario.schedules)
@@ -369,6 +371,16 @@ class World:
             f"job {job.key.text} is still to be delivered or cancelled"
             for job in tables.all_jobs()
             if job.outlives_run
+        ]
+        left += [
+            f"message {message.id} of topic {message.topic} has no number"
+            for message in tables.topic_messages.values()
+            if message.number is None
+        ]
+        left += [
+            f"message {topic.last + 1} of topic {topic.name} is delivered to some subscribers only"
+            for topic in tables.topics.values()
+            if topic.after_subscription is not None
         ]
         left += [
             f"sink {sink.name} has {delivered} of {run.last_row} events of {run.id}.{run.generation}"

@@ -17,6 +17,7 @@ from tests.mutants.queued_steps import QUEUED_STEPS
 from tests.mutants.runs import RUNS
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.sent_messages import SENT_MESSAGES
+from tests.mutants.topics import TOPICS
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *ATTEMPTS,
@@ -33,5 +34,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *BOUNDED_KEYS,
     *LIMITS,
     *SENT_MESSAGES,
+    *TOPICS,
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

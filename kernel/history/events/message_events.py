@@ -129,6 +129,7 @@ class MessagePublished(LocatedCallEvent):
     type: ClassVar[str] = "message.published"
     call_kind: ClassVar[CallKind | None] = "topic"
     reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
     topic: str
     """The name of the topic."""
     message: str
@@ -142,6 +143,7 @@ class TopicSubscribed(LocatedCallEvent):
     type: ClassVar[str] = "topic.subscribed"
     call_kind: ClassVar[CallKind | None] = "topic"
     reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
     topic: str
     """The name of the topic."""
     channel: str
@@ -157,6 +159,7 @@ class TopicUnsubscribed(LocatedCallEvent):
     type: ClassVar[str] = "topic.unsubscribed"
     call_kind: ClassVar[CallKind | None] = "topic"
     reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
     topic: str
     """The name of the topic."""
     channel: str

@@ -13,6 +13,8 @@ from holdfast.kernel.commands import (
     Attempt,
     Completed,
     ContinuedAsNew,
+    Failed,
+    Failure,
     FunctionRecord,
     FunctionWaiting,
     JobRecord,
@@ -272,6 +274,45 @@ def test_a_rerun_from_a_row_has_the_subscriptions_of_the_rows_that_it_keeps(worl
     deliver(world)
     assert received(world, "s") == [("a", 1), ("b", 2)]
     assert [one.channel for one in world.tables().subscriptions] == [ALL]
+
+
+@pytest.mark.parametrize("row", [1, 3])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_rerun_of_an_active_run_loses_no_message_that_was_to_be_delivered(
+    world: World, row: int, is_behind: bool
+) -> None:
+    """Its subscription stays, wherever the rerun starts: it may be behind, and messages may have no number yet."""
+    publish(world, "a")
+    attempt = function(world, "s")
+    record(world, attempt, subscribing(since=0))
+    if not is_behind:
+        deliver(world)
+    publish(world, "b")
+    world.wait(1)
+    world.do(RunRerunFrom(run_id="s", row=row if not is_behind else min(row, 2)))
+    world.wait(1)
+    again = world.claim_one(world.open())
+    record(world, again, subscribing("1" if row == 1 else "2", since=0), seen=world.run("s").last_row)
+    deliver(world)
+    deliver(world)
+    assert received(world, "s") == [("a", 1), ("b", 2)]
+    assert world.run("s").generation == 2
+
+
+def test_the_next_attempt_of_a_run_loses_no_message_that_was_to_be_delivered() -> None:
+    world = World(pipeline(attrs.evolve(stage("f", attempts=2), function=True), workflow="f"))
+    attempt = function(world, "s")
+    record(world, attempt, subscribing())
+    publish(world, "a")
+    deliver(world)
+    publish(world, "b")
+    world.wait(1)
+    world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+    assert world.run("s").generation == 2
+    again = world.claim_one(world.open())
+    record(world, again, subscribing(), seen=world.run("s").last_row)
+    deliver(world)
+    assert received(world, "s") == [("a", 1), ("b", 2)]
 
 
 def test_a_message_that_some_have_goes_to_the_others_in_the_next_transactions(world: World) -> None:
