@@ -3,13 +3,14 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, Generic
+from typing import Final, Generic, cast
 
 import attrs
 from typing_extensions import TypeForm, TypeVar, override
 
 from holdfast.kernel.authoring.body_types import check_storable
 from holdfast.kernel.authoring.channels import Inbox
+from holdfast.kernel.authoring.cloud_events import cloud_event_from
 from holdfast.kernel.authoring.options import PLACES, check_name, input_attributes
 from holdfast.kernel.commands.topics import ID_MAX, KEEP_DEFAULT, KEEP_MAX, PAYLOAD_MAX, NewTopicMessage
 from holdfast.kernel.functions.call_sites import call_site
@@ -17,7 +18,7 @@ from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.functions.protocol import PublishRequest, SubscribeRequest
 from holdfast.kernel.pipelines.input_attributes import AttributeSource, attributes_in
 from holdfast.kernel.topics.selections import KEYS_MAX, TEXT_MAX, TOPIC_MAX, channel_of, selection_text
-from holdfast.kernel.values import encode
+from holdfast.kernel.values import decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
@@ -70,6 +71,20 @@ class TopicMessage:
 
 
 TOPIC_MESSAGE: Final = an("a message with its topic, as topic(message) returns it", TopicMessage)
+
+
+@attrs.frozen(kw_only=True)
+class ReceivedCloudEvent:
+    """A CloudEvent as a message of a topic, from `Topic.from_cloud_event`."""
+
+    message: TopicMessage
+    """The message, to publish."""
+    id: str
+    """The id to publish it with: made of the source and the id of the event."""
+    source: str
+    """The source of the event."""
+    type: str
+    """The type of the event."""
 
 
 class TopicSubscription(Inbox[Out]):
@@ -254,6 +269,31 @@ class Topic(TopicSelection[T], Generic[T]):
             )
         return TopicMessage(
             self.name, text, attributes=attributes_in(text, self._keys, where, _OF_KEYS), keep=self._keep
+        )
+
+    def from_cloud_event(self, headers: Mapping[str, str], body: bytes | str) -> ReceivedCloudEvent:
+        """Return the message of a CloudEvent that came over HTTP, in structured or binary mode.
+
+        For a handler of any web framework: `event = payments.from_cloud_event(request.headers, body)`, and then
+        `engine.publish(event.message, id=event.id)`. The id is made of the source and the id of the event, so an event
+        that its producer sends again is published once. Acknowledge the event when `publish` has returned.
+
+        Args:
+            headers: The headers of the request. Their names may be in any case.
+            body: The body of the request.
+
+        Raises:
+            InvalidArgumentError: It is no CloudEvent 1.0, or lacks something; the message says what.
+            InvalidValueError: Its data does not have the type of the topic.
+        """
+        event = cloud_event_from(headers, body)
+        try:
+            value = decode_input(event.data, self._form)
+        except InvalidValueError as error:
+            where = f"the data of the event for topic {self.name!r} ({self.takes})"
+            raise InvalidValueError(where, error.problems) from None
+        return ReceivedCloudEvent(
+            message=self(cast("T", value)), id=event.message_id, source=event.source, type=event.type
         )
 
     async def publish(self, message: T, /, *, id: str | None = None) -> None:

@@ -24,7 +24,12 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.authoring.topics import TopicMessage, TopicSelection, TopicSubscription
+from holdfast.kernel.authoring.topics import (
+    ReceivedCloudEvent,
+    TopicMessage,
+    TopicSelection,
+    TopicSubscription,
+)
 from holdfast.kernel.authoring.workflow_context import WorkflowContext
 from holdfast.ports.errors import CancelRun
 
@@ -43,6 +48,7 @@ __all__ = [
     "PlanNode",
     "Query",
     "QueryCall",
+    "ReceivedCloudEvent",
     "ReceivedMessage",
     "Signal",
     "Stage",

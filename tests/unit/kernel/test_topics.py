@@ -352,7 +352,7 @@ def test_stored_messages_are_caught_up_with_in_parts(world: World) -> None:
 class Racing:
     """A store, and a transaction of it, in which another one commits while it waits for the locks of runs."""
 
-    def __init__(self, wrapped: Any, others: list[Callable[[], None]]) -> None:
+    def __init__(self, wrapped: Any, others: list[Callable[[], object]]) -> None:
         self._wrapped = wrapped
         self._others = others
 
@@ -374,7 +374,7 @@ def test_a_subscription_that_changes_before_its_run_is_locked_is_left_out(
     is_behind: bool, begins_again: bool
 ) -> None:
     """Its function has ended it, or ended it and begun it again: then the next delivery lets it catch up."""
-    others: list[Callable[[], None]] = []
+    others: list[Callable[[], object]] = []
     world = new_world(lambda store: cast("Persistence", Racing(store, others)))
     publish(world, "stored")
     deliver(world)
@@ -383,7 +383,7 @@ def test_a_subscription_that_changes_before_its_run_is_locked_is_left_out(
     if not is_behind:
         deliver(world)
     publish(world, "new")
-    records = [
+    records: list[FunctionRecord] = [
         TopicUnsubscribe(call="2", topic=TOPIC, channel=ALL),
         *([subscribing("3", since=0)] * begins_again),
     ]
