@@ -186,7 +186,8 @@ class _Step:
     ) -> TopicRound:
         topic = self.topic
         expired: tuple[str, ...] = ()
-        if not behind:  # those that catch up may get them
+        # Those that catch up may get them, also those that began while some subscribers had the message.
+        if not behind and topic.after_subscription is None:
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
             expired = tuple(one.id for one in self.tx.find(search, self.now))
         return TopicRound(

@@ -117,7 +117,7 @@ TOPICS: Final = (
         ("X6", "X5"),
         Edit(
             SEARCHES,
-            "        if not behind:  # those that catch up may get them\n",
+            "        if not behind and topic.after_subscription is None:\n",
             "        if topic:\n",
         ),
     ),

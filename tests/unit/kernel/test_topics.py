@@ -409,6 +409,24 @@ def test_expired_messages_are_deleted_once_they_were_delivered(world: World) -> 
     assert [one.id for one in world.tables().topic_messages] == ["long"]
 
 
+def test_a_message_does_not_expire_for_a_subscription_that_begins_during_a_delivery(world: World) -> None:
+    """It catches up once the message that some subscribers have is delivered to all; until then, nothing is deleted."""
+    for name in ("a", "b"):
+        subscriber(world, name)
+    deliver(world)
+    late = function(world, "late")
+    world.do(TopicPublish(message=attrs.evolve(message("short"), keep=DAY), id="short"))
+    deliver(world)
+    publish(world, "m")
+    assert world.do(TopicDeliver(topic=TOPIC, limit=1)).more
+    record(world, late, subscribing(since=0))
+    world.wait(2 * 86_400)  # it expires
+    deliver(world, limit=1)
+    assert [text for text, _ in received(world, "late")] == ["short", "m"]
+    deliver(world)
+    assert [one.id for one in world.tables().topic_messages] == ["m"]
+
+
 def test_maintenance_delivers_what_is_left_of_any_topic(world: World) -> None:
     subscriber(world, "s")
     publish(world, "a")
