@@ -146,10 +146,9 @@ def _texts(what: str, text: str) -> dict[str, str]:
         texts = parse(text)
     except PARSE_ERRORS:
         raise InvalidCommandError(f"{wrong}; they are {text[:100]!r}") from None
-    if not isinstance(texts, dict):
-        raise InvalidCommandError(f"{wrong}; they are {text[:100]!r}")
-    found = texts_from(text)
-    if len(found) < len(texts) or len(found) > KEYS_MAX or any(len(one) > TEXT_MAX for one in found.values()):
+    found = texts_from(text) if isinstance(texts, dict) else {}
+    # What is not a text is left out of those that were found.
+    if found != texts or len(found) > KEYS_MAX or any(len(one) > TEXT_MAX for one in found.values()):
         raise InvalidCommandError(f"{wrong}; they are {text[:100]!r}")
     return found
 

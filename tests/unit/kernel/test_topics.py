@@ -360,7 +360,10 @@ class Racing:
         return getattr(self._wrapped, name)
 
     def transact(self, work: Callable[[Any], object]) -> object:
-        return self._wrapped.transact(lambda tx: work(Racing(tx, self._others)))
+        def racing(tx: Any) -> object:
+            return work(Racing(tx, self._others))
+
+        return self._wrapped.transact(racing)
 
     def find(self, search: Search[object], /, now: Micros = 0) -> object:
         if isinstance(search, LatestRuns) and self._others:
