@@ -18,6 +18,7 @@ from tests.benchmarks import (
     gathering_workloads,
     replays,
     schedule_workloads,
+    topic_workloads,
     transaction_workloads,
     workloads,
 )
@@ -204,6 +205,27 @@ def cases(sizes: Sizes) -> list[Case]:
             measure=lambda site: transaction_workloads.start_within(site, sizes.singly),
             floor=lambda site: transaction_workloads.start_after(site, sizes.singly),
             repeats=many,
+        ),
+        Case(
+            name="topic_of_one",
+            unit="messages/s",
+            measure=lambda site: topic_workloads.publish(site, 1, sizes.singly),
+            floor=lambda site: topic_workloads.signal(site, 1, sizes.singly),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="topic_of_many",
+            unit="messages/s",
+            measure=lambda site: topic_workloads.publish(site, sizes.keys, 2),
+            floor=lambda site: topic_workloads.signal(site, sizes.keys, 2),
+            repeats=1,
+        ),
+        Case(
+            name="topic_waits",
+            unit="messages/s",
+            measure=lambda site: topic_workloads.wake(site, sizes.keys),
+            floor=lambda site: topic_workloads.signal_waits(site, sizes.keys),
+            repeats=1,
         ),
     ]
 
