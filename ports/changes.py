@@ -194,7 +194,10 @@ class NetChanges:
 
     def _delete(self, table: AnyTable, key: Any) -> None:
         self.updated[table].pop(key, None)
-        if self.inserted[table].pop(key, None) is None:
+        is_new = self.inserted[table].pop(key, None) is not None
+        if (
+            not is_new or table.on_insert is not OnInsert.REFUSE
+        ):  # else the row may have been there before its insert
             self.deleted[table].add(key)
 
     def _new_and_changed_jobs(self) -> tuple[dict[JobKey, Job], dict[JobKey, Job]]:

@@ -259,6 +259,16 @@ class Topics(PersistenceCase):
         in_threads(4, lambda _: [store.transact(number_next) for _ in range(10)])
         assert row_of(store, TOPICS, TOPIC.topic_name) == evolve(TOPIC, last=40)
 
+    def test_a_row_that_is_inserted_again_and_deleted_is_gone(self, store: Persistence) -> None:
+        """A subscription that is there already stays as it is when it is inserted; the deletion after it counts."""
+        put(store, Insert(SUBSCRIPTION))
+        put(
+            store,
+            Insert(evolve(SUBSCRIPTION, next_number=0)),
+            Delete(SUBSCRIPTIONS, SUBSCRIPTION.subscription_name),
+        )
+        assert store.transact(lambda tx: tx.get(SUBSCRIPTIONS, [SUBSCRIPTION.subscription_name])) == []
+
     def test_a_removed_subscription_is_gone(self, store: Persistence) -> None:
         """Removing it again does nothing."""
         put(store, Insert(SUBSCRIPTION))
