@@ -195,9 +195,8 @@ class NetChanges:
     def _delete(self, table: AnyTable, key: Any) -> None:
         self.updated[table].pop(key, None)
         is_new = self.inserted[table].pop(key, None) is not None
-        if (
-            not is_new or table.on_insert is not OnInsert.REFUSE
-        ):  # else the row may have been there before its insert
+        # The row may have been there before its insert, unless that is refused then.
+        if not is_new or table.on_insert is not OnInsert.REFUSE:
             self.deleted[table].add(key)
 
     def _new_and_changed_jobs(self) -> tuple[dict[JobKey, Job], dict[JobKey, Job]]:
