@@ -35,6 +35,8 @@ class TopicRound:
     """Subscriptions of runs that can't be read: they fall behind."""
     expired: tuple[str, ...] = ()
     """The ids of messages to delete."""
+    problem: str | None = None
+    """What is wrong with the row of the topic; None if it can be read."""
     more: bool = False
     """Whether there may be more to deliver."""
 

@@ -33,6 +33,7 @@ from holdfast.kernel.commands import (
     RunsAdmitted,
     RunsExpired,
     SessionReap,
+    TopicDelivered,
     UnresponsiveReaped,
 )
 from holdfast.ports.clock import micros
@@ -188,6 +189,7 @@ class Maintenance:
         answers = self._core.kernel.dispatch_many(
             (
                 *self.schedules.commands,
+                self._topics.command,
                 JobWakeDue(limit=WAKE_LIMIT),
                 SessionReap(grace=for_sessions),
                 LeaseReapStale(limit=REAP_LIMIT),
@@ -198,11 +200,12 @@ class Maintenance:
                 RunRepair(after=self._repair_after, limit=REPAIR_LIMIT),
             )
         )
-        *fired, woken, reaped, freed, overdue, expired, runs, jobs, repaired = answers
-        for answer in (woken, reaped, freed, overdue, expired, runs, jobs, repaired):
+        *fired, published, woken, reaped, freed, overdue, expired, runs, jobs, repaired = answers
+        for answer in (published, woken, reaped, freed, overdue, expired, runs, jobs, repaired):
             if isinstance(answer, CommandError):
                 raise answer
         scheduled, scheduled_at, more_schedules = self.schedules.note(fired)
+        assert isinstance(published, TopicDelivered)
         assert isinstance(woken, JobsWoken)
         assert isinstance(reaped, LeasesReaped)
         assert isinstance(freed, LeasesReaped)
@@ -215,8 +218,8 @@ class Maintenance:
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
         self.has_rate_lines = bool(runs.wakes_at)
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
-        followed = self._dispatcher.follow_up(*fired, woken, expired, runs, repaired)
-        published, more_messages = self._topics.sweep()
+        followed = self._dispatcher.follow_up(*fired, published, woken, expired, runs, repaired)
+        messages, more_messages = self._topics.go_on(published)
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if reaped.sessions:
@@ -244,7 +247,7 @@ class Maintenance:
             wakes_at=(*runs.wakes_at, *jobs.wakes_at, *followed.wakes_at, *scheduled_at),
             heartbeat_timeouts=overdue.freed + overdue.dead,
             delivered=followed.delivered,
-            published=published,
+            published=messages,
             # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
             # ended.
             more=more_schedules

@@ -4,43 +4,42 @@ import logging
 from typing import Final
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.kernel.commands import TopicDeliver
-from holdfast.ports.errors import HoldfastError, UnavailableError
+from holdfast.kernel.commands import TopicDeliver, TopicDelivered
 
 ROUNDS_MAX: Final = 20
-"""The maximum number of transactions in one tick."""
+"""The maximum number of transactions in one tick, besides that of the tick."""
 
 _log = logging.getLogger("holdfast.maintenance")
 
 
 class TopicSweeper:
-    """Delivers the messages of all topics with something to deliver, of all namespaces."""
+    """Delivers the messages of all topics with something to deliver, of all namespaces.
+
+    The first delivery shares the transaction of the tick: where nothing is to be delivered, it costs no other.
+    """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._after = ""
 
-    def sweep(self) -> tuple[int, bool]:
-        """Deliver for a while. Return how many messages went to subscribers, and whether there may be more.
+    @property
+    def command(self) -> TopicDeliver:
+        """The command that delivers the next topic."""
+        core = self._dispatcher.core
+        return TopicDeliver(namespace=core.namespace, after=self._after, limit=core.topic_deliveries)
 
-        A topic that can't be delivered is logged, and holds up those after it only. UnavailableError propagates.
+    def go_on(self, done: TopicDelivered) -> tuple[int, bool]:
+        """Deliver for a while after a first delivery. Return the number of deliveries, and whether there may be more.
+
+        A topic whose row is damaged is logged and left out.
         """
         deliveries = 0
-        core = self._dispatcher.core
         for _ in range(ROUNDS_MAX):
-            try:
-                command = TopicDeliver(
-                    namespace=core.namespace, after=self._after, limit=core.topic_deliveries
-                )
-                done = self._dispatcher.dispatch(command)
-            except UnavailableError:
-                raise
-            except HoldfastError as error:
-                _log.error("messages of a topic can't be delivered: %s", error)
-                self._after = ""
-                return deliveries, False
             deliveries += done.deliveries
             self._after = done.next or ""
+            if done.problem is not None:
+                _log.error("messages of a topic can't be delivered: %s", done.problem)
             if done.topic is None:
                 return deliveries, False
-        return deliveries, True
+            done = self._dispatcher.dispatch(self.command)
+        return deliveries + done.deliveries, True

@@ -76,6 +76,8 @@ class TopicDelivered(WithFollowUp):
     """How many messages were stored in histories of runs; each subscriber of a message counts."""
     more: bool = False
     """Whether the same command may deliver more now."""
+    problem: str | None = None
+    """Why the topic can't be delivered: its row is damaged. None if it can."""
     next: str | None = None
     """Without a topic: the `after` of the next command; None at the end."""
 

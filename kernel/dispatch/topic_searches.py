@@ -14,7 +14,6 @@ from holdfast.kernel.composed_searches import PublishedMessages, TopicDeliveries
 from holdfast.kernel.search_results import SearchResult, TopicRound
 from holdfast.kernel.state import State
 from holdfast.kernel.topics.selections import digests_of, is_selected, texts_from
-from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.run import RunName
@@ -39,7 +38,7 @@ from holdfast.ports.searches import (
 )
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES, TOPICS
-from holdfast.ports.unreadable import PARSE_ERRORS
+from holdfast.ports.unreadable import NUMBER_MAX, PARSE_ERRORS
 
 BEHIND_MAX: Final = 50
 """Most subscriptions that catch up in one transaction: each takes a statement or two."""
@@ -66,6 +65,14 @@ def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now
     for row in known:
         state.tables.put(row)
     topic = known[0] if known else TopicRow(namespace=name.namespace, name=name.name)
+    if (problem := _problem(topic)) is not None:
+        return SearchResult(
+            topic=TopicRound(
+                namespace=topic.namespace,
+                topic=topic.name,
+                problem=f"the row of topic {name.name!r} {problem}",
+            )
+        )
     step = _Step(tx, state, topic, search.limit, now)
     found = step.go_on() if topic.after_subscription is not None else step.catch_up() or step.deliver_new()
     return _with_runs(tx, state, found)
@@ -86,19 +93,9 @@ class _Step:
         messages = self._numbered(self.topic.last + 1, 1)
         if not messages:  # damage: nothing deletes a message that some subscribers lack
             return self._round(finished=1, more=True)
-        subscribers = self._subscribers(messages[0], self._place(), self.limit)
+        subscribers = self._subscribers(messages[0], _place(self.topic), self.limit)
         is_whole = len(subscribers) < self.limit
         return self._new([(messages[0], subscribers)], is_last_whole=is_whole, more=True)
-
-    def _place(self) -> tuple[str, str]:
-        """Return the run id and the channel of the last subscription that has the message."""
-        text = self.topic.after_subscription or ""
-        try:
-            run, channel = cast("tuple[str, str]", parse(text))
-        except PARSE_ERRORS as error:
-            why = f"it is no place of a delivery: {error}"
-            raise UnreadableRowError("holdfast_topics", self.topic.name, "after_subscription", why) from None
-        return run, channel
 
     def catch_up(self) -> TopicRound | None:
         """Deliver stored messages to subscriptions behind; None without any."""
@@ -229,6 +226,28 @@ class _Step:
     def _excluded(self, run_ids: Iterable[str]) -> list[RunName]:
         """Return those of these runs that can't be read."""
         return _excluded(self.tx, self.state, self.topic.namespace, run_ids)
+
+
+def _problem(topic: TopicRow) -> str | None:
+    """Return what is wrong with the row of a topic; None if it can be read. A database may hold anything."""
+    last = cast("object", topic.last)
+    if not isinstance(last, int) or not 0 <= last <= NUMBER_MAX:
+        return f"has the number {last!r:.100}"
+    try:
+        _place(topic)
+    except PARSE_ERRORS:
+        return f"has the place {topic.after_subscription!r:.100}"
+    return None
+
+
+def _place(topic: TopicRow) -> tuple[str, str]:
+    """Return the run id and the channel of the last subscription that has the message whose delivery has begun."""
+    if topic.after_subscription is None:
+        return "", ""
+    run, channel = cast("tuple[object, object]", parse(topic.after_subscription))
+    if not isinstance(run, str) or not isinstance(channel, str):
+        raise TypeError
+    return run, channel
 
 
 def _gets(subscription: SubscriptionRow, message: TopicMessageRow) -> bool:

@@ -49,6 +49,8 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
     if found is None:
         return Decision(TopicDelivered())
     name = TopicName(found.namespace, found.topic)
+    if found.problem is not None:
+        return Decision(TopicDelivered(topic=name.name, problem=found.problem, next=canonical(list(name))))
     known = state.tables.topics.get(name)
     topic = known or TopicRow(namespace=name.namespace, name=name.name)
     numbered = _numbered(state, found, topic)

@@ -111,11 +111,15 @@ class PostgresApplicationAccess:
         sqlstate: str | None = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
         if sqlstate in _UNUSABLE:
             return InvalidTransactionError(_UNUSABLE[sqlstate])
-        # Drivers have no SQLSTATE for a connection that is lost or closed.
-        is_lost = {"OperationalError", "InterfaceError"} & {base.__name__ for base in type(cause).__mro__}
+        is_lost = _OF_LOST & {base.__name__ for base in type(cause).__mro__}
         if sqlstate is not None or is_lost:
             return from_sqlstate(sqlstate, f"{type(cause).__name__}: {cause}")
         return None
+
+
+_OF_LOST: Final = frozenset({"OperationalError", "InterfaceError", "InternalClientError"})
+"""Errors of drivers without an SQLSTATE, for a connection that is lost or closed. asyncpg raises the last one while it
+reads the message of the server that ends the connection."""
 
 
 def _check_pipeline(connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]") -> None:

@@ -659,7 +659,7 @@ REPLIES: list[tuple[object, str]] = [
         c.TopicDelivered(topic="t", deliveries=2, more=True, next="n"),
         (
             '{"deliveries":2,"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"more":true,'
-            '"next":"n","topic":"t"}'
+            '"next":"n","problem":null,"topic":"t"}'
         ),
     ),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),

@@ -39,6 +39,7 @@ from holdfast.kernel.topics.selections import (
     is_selected,
     selection_text,
 )
+from holdfast.ports.changes import Update
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence
@@ -447,6 +448,30 @@ def test_maintenance_delivers_what_is_left_of_any_topic(world: World) -> None:
     ]  # it catches up, then gets the message; then the other namespace
     assert received(world, "s") == [("a", 1)]
     assert world.tables().topics[TopicName("team", TOPIC)].last == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"last": -1},
+        {"last": "x"},
+        {"last": 2**62},
+        {"after_subscription": "{"},
+        {"after_subscription": "[1,2]"},
+    ],
+)
+def test_a_topic_whose_row_is_damaged_holds_up_no_other(world: World, damage: dict[str, Any]) -> None:
+    publish(world, "a")
+    deliver(world)
+    publish(world, "b")
+    world.do(TopicPublish(message=attrs.evolve(message("c"), topic="other"), id="c"))
+    row = world.tables().topics[TopicName("default", TOPIC)]
+    world.put(Update(attrs.evolve(row, **damage)))
+    first = world.kernel.dispatch(TopicDeliver())
+    assert (first.topic, first.deliveries) == (TOPIC, 0)
+    assert "the row of topic 'orders' has the" in str(first.problem)
+    second = world.kernel.dispatch(TopicDeliver(after=first.next or ""))
+    assert (second.topic, second.problem) == ("other", None)
 
 
 def test_a_message_for_a_run_of_another_namespace_does_not_reach_it(world: World) -> None:
