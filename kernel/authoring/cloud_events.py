@@ -42,7 +42,7 @@ class CloudEvent:
 
 
 def cloud_event_from(headers: Mapping[str, str], body: bytes | str) -> CloudEvent:
-    """Return the CloudEvent of an HTTP request. InvalidArgumentError says what is wrong with it.
+    """Return the CloudEvent of an HTTP request. InvalidArgumentError for one that is malformed.
 
     Args:
         headers: The headers of the request. Their names may be in any case.

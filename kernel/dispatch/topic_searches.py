@@ -66,13 +66,8 @@ def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now
         state.tables.put(row)
     topic = known[0] if known else TopicRow(namespace=name.namespace, name=name.name)
     if (problem := _problem(topic)) is not None:
-        return SearchResult(
-            topic=TopicRound(
-                namespace=topic.namespace,
-                topic=topic.name,
-                problem=f"the row of topic {name.name!r} {problem}",
-            )
-        )
+        problem = f"the row of topic {topic.name!r} {problem}"
+        return SearchResult(topic=TopicRound(namespace=topic.namespace, topic=topic.name, problem=problem))
     step = _Step(tx, state, topic, search.limit, now)
     found = step.go_on() if topic.after_subscription is not None else step.catch_up() or step.deliver_new()
     return _with_runs(tx, state, found)
