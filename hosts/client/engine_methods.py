@@ -21,6 +21,7 @@ from holdfast.hosts.inspection.audit_log import AuditInfo
 from holdfast.hosts.inspection.filters import CountOptions, FilterOptions, ListOptions
 from holdfast.hosts.inspection.run_info import RunInfo
 from holdfast.hosts.inspection.schedules import ScheduleInfo
+from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
@@ -396,6 +397,23 @@ class EngineMethods:
     def schedules(self) -> AsyncIterator[ScheduleInfo]:
         """Return the schedules of this namespace, sorted by name. They are read page by page."""
         return iterate_in_thread(self._sync.schedules())
+
+    async def topics(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[TopicInfo]:
+        """Return the topics of this namespace, sorted by name. They are read page by page.
+
+        Those with messages or subscriptions, and those that had messages before.
+
+        Args:
+            after: Only those after the topic of this name.
+            limit: The maximum number of topics; None for all.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number from 1.
+            InvalidArgumentError: `after` is not a string.
+        """
+        found = await in_thread(lambda: self._sync.topics(after=after, limit=limit))
+        async for one in iterate_in_thread(found):
+            yield one
 
     def workers(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[WorkerInfo]:
         """Return the workers of this namespace by the ids of their sessions, with what each holds.

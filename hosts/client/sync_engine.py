@@ -71,6 +71,7 @@ from holdfast.hosts.inspection.filters import (
 )
 from holdfast.hosts.inspection.run_info import RunInfo, read_infos
 from holdfast.hosts.inspection.schedules import ScheduleInfo, schedule_info, schedule_rows
+from holdfast.hosts.inspection.topics import TopicInfo, topic_infos
 from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo, queue_infos, worker_infos
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS, examine
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
@@ -651,6 +652,22 @@ class SyncEngine:
     def schedules(self) -> Iterator[ScheduleInfo]:
         """Return the schedules of this namespace, sorted by name. They are read page by page."""
         return map(schedule_info, schedule_rows(self.core))
+
+    def topics(self, *, after: str | None = None, limit: int | None = None) -> Iterator[TopicInfo]:
+        """Return the topics of this namespace, sorted by name. They are read page by page.
+
+        Those with messages or subscriptions, and those that had messages before.
+
+        Args:
+            after: Only those after the topic of this name.
+            limit: The maximum number of topics; None for all.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number from 1.
+            InvalidArgumentError: `after` is not a string.
+        """
+        check("topics", TEXT.or_none, after=after)
+        return topic_infos(self.core, after, checked_limit(limit))
 
     def workers(self, *, after: str | None = None, limit: int | None = None) -> Iterator[WorkerInfo]:
         """Return the workers of this namespace by the ids of their sessions, with what each holds.

@@ -45,6 +45,7 @@ _SUBJECTS: Final = {
     "server": "The server itself.",
     "sink": "The sinks that receive events.",
     "task": "Tasks of remote workers.",
+    "topic": "Topics, whose messages go to every run that subscribes.",
     "wake": "External work.",
     "worker": "Remote workers.",
     "workflow": "The workflows that the server can start.",
@@ -59,6 +60,7 @@ _PATHS: Final = {
     "name": "The name.",
     "namespace": "The namespace.",
     "token": "The token of a task.",
+    "topic": "The name of a topic.",
     "worker": "The id of a worker.",
     "run_id": "The run id. A slash in it is written `%2F`.",
 }

@@ -18,6 +18,7 @@ from holdfast.hosts.http import (
     session_operations,
     sink_operations,
     task_operations,
+    topic_operations,
     worker_operations,
     workflow_operations,
 )
@@ -38,6 +39,7 @@ OPERATIONS: Final[Table] = (
     *schedule_operations.OPERATIONS,
     *limit_operations.OPERATIONS,
     *sink_operations.OPERATIONS,
+    *topic_operations.OPERATIONS,
     *workflow_operations.OPERATIONS,
     *worker_operations.OPERATIONS,
     *task_operations.OPERATIONS,

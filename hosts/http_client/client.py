@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from copy import copy
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast, overload
 
@@ -42,6 +42,7 @@ from holdfast.hosts.http.sink_operations import (
     SinkEventsQuery,
     SinkList,
 )
+from holdfast.hosts.http.topic_operations import Publication, PublishedMessage, TopicPage
 from holdfast.hosts.http.workflow_operations import WorkflowPage, WorkflowsQuery
 from holdfast.hosts.http_client.administration import RemoteKeys, RemoteLimits, RemoteNamespaces
 from holdfast.hosts.http_client.command_batches import keyed_commands, replies_of
@@ -56,14 +57,16 @@ from holdfast.hosts.inspection.filters import CountOptions, FilterOptions, ListO
 from holdfast.hosts.inspection.limits import LimitInfo
 from holdfast.hosts.inspection.run_info import RunInfo
 from holdfast.hosts.inspection.schedules import ScheduleInfo
+from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo
 from holdfast.hosts.inspection.workflows import WorkflowInfo
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.heartbeat_details import form_of
 from holdfast.kernel.authoring.nodes import AnyNode
+from holdfast.kernel.authoring.topics import MESSAGE_ID, TOPIC_MESSAGE, TopicMessage
 from holdfast.kernel.values import encode
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import CommandError, InvalidArgumentError
+from holdfast.ports.errors import CommandError, InvalidArgumentError, InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.validation import AWARE, TEXT, TRUTH, check, integer, several
@@ -455,6 +458,53 @@ class Client:
         check("fail_completion", TEXT, message=message)
         body = CompletionFailure(message=message)
         return await self._server.call("completion.fail", Completed, {"completion": token}, body=body)
+
+    async def publish(self, message: TopicMessage, /, *, id: str | None = None) -> PublishedMessage:
+        """Publish a message to a topic: `client.publish(orders(order))`. It is stored when this returns.
+
+        Every run that has subscribed, or subscribes while the topic keeps the message, gets it once. The server does
+        not know the type of the topic, so each run checks the message when it receives it.
+
+        Args:
+            message: A message with its topic, as `topic(message)` returns it. Without the code of the topic,
+                `TopicMessage("orders", '{"number": 7}')`.
+            id: The id of the message in its topic. Publishing again with an id that is stored does nothing.
+
+        Returns:
+            The id of the message, and whether this call published it.
+
+        Raises:
+            InvalidArgumentError: `message` is not a message of a topic, or the id is not a text of 1 to 256 characters.
+            InvalidCommandError: The message is too large or not JSON, or the name or the attributes are not valid.
+        """
+        check("publish", TOPIC_MESSAGE, message=message)
+        check("publish", MESSAGE_ID, id=id)
+        try:
+            content = parse(message.text)
+        except ValueError as error:
+            raise InvalidCommandError(f"the message is not JSON: {error}") from None
+        body = Publication(
+            message=content,
+            attributes=message.attributes,
+            id=id,
+            keep=timedelta(microseconds=message.keep),
+        )
+        return await self._server.call("topic.publish", PublishedMessage, {"topic": message.topic}, body=body)
+
+    def topics(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[TopicInfo]:
+        """Return the topics of the namespace, sorted by name. They are read page by page.
+
+        Those with messages or subscriptions, and those that had messages before.
+
+        Args:
+            after: Only those after the topic of this name.
+            limit: The maximum number of topics; None for all.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number from 1.
+        """
+        check("topics", TEXT.or_none, after=after)
+        return self._server.pages("topic.list", TopicPage, None, PageQuery(after=after), checked_limit(limit))
 
     async def dispatch(
         self, commands: Sequence[Mapping[str, object]], /, *, atomic: bool = False

@@ -28,6 +28,7 @@ from holdfast.hosts.inspection.run_info import ParentRun, RunError, RunEvent, Ru
 from holdfast.hosts.inspection.schedules import NominalTime, ScheduleChanged, ScheduleInfo
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
+from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.inspection.why import WaitReason
 from holdfast.hosts.inspection.workers import HeldWork, QueuedCode, QueueInfo, WorkerInfo
@@ -93,6 +94,7 @@ __all__ = [
     "SyncLimits",
     "SyncNamespaces",
     "SyncScheduleHandle",
+    "TopicInfo",
     "UpgradeCheck",
     "UpgradeVerdict",
     "ValuePreview",

@@ -37,6 +37,7 @@ from holdfast.adapters.sql.queries.outbox import (
 from holdfast.adapters.sql.queries.run_output import reported_answers
 from holdfast.adapters.sql.queries.runs import place_of_run, runs_counted, runs_listed
 from holdfast.adapters.sql.queries.schedules import find_schedule, list_schedules, next_schedule_namespace
+from holdfast.adapters.sql.queries.topics import list_topics
 from holdfast.adapters.sql.queries.values import load_values
 from holdfast.adapters.sql.queries.workers import held_jobs, list_workers, queue_lines
 from holdfast.adapters.sql.queries.workflows import list_workflows
@@ -82,6 +83,7 @@ from holdfast.ports.queries.runs import (
 )
 from holdfast.ports.queries.schedules import FindSchedule, ListSchedules, NextScheduleNamespace
 from holdfast.ports.queries.store import CountAll, EarliestDue, SchemaVersion, StoreCounts, StoreTime
+from holdfast.ports.queries.topics import ListTopics
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
 from holdfast.ports.queries.workers import HeldJobs, ListWorkers, QueueLines
 from holdfast.ports.queries.workflows import ListWorkflows
@@ -152,6 +154,7 @@ class Answers:
             QueueStates: lambda link, query: queue_states(link, self._dialect, query),
             ListNamespaces: lambda link, query: list_namespaces(link, self._dialect, query),
             CountNamespace: lambda link, query: count_namespace(link, self._dialect, query),
+            ListTopics: lambda link, query: list_topics(link, self._dialect, query),
             ListWorkflows: lambda link, query: list_workflows(link, self._dialect, query),
             ListWorkers: lambda link, query: list_workers(link, self._dialect, query),
             HeldJobs: lambda link, query: held_jobs(link, self._dialect, query),

@@ -10,6 +10,7 @@ from attrs import evolve
 from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
 from holdfast.ports.records.topic import (
     SubscriptionName,
     SubscriptionRow,
@@ -111,7 +112,7 @@ class Topics(PersistenceCase):
             put(store, Update(row))
             assert row_of(store, table, table.key_of(row)) == row
 
-    @pytest.mark.parametrize("text", TEXTS)
+    @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
     def test_names_are_any_text(self, store: Persistence, text: str) -> None:
         """Names are compared bytewise, and never parsed."""
         message, subscription = evolve(MESSAGE, id=text), evolve(SUBSCRIPTION, run_id=text)
@@ -276,3 +277,69 @@ class Topics(PersistenceCase):
         put(store, Delete(SUBSCRIPTIONS, name))
         put(store, Delete(SUBSCRIPTIONS, name))
         assert row_of(store, SUBSCRIPTIONS, name) is None
+
+    def test_topics_are_listed_with_what_they_have(self, store: Persistence) -> None:
+        """A topic is listed if it has a row, messages or subscriptions; what others have is not counted."""
+        put(
+            store,
+            Insert(evolve(TOPIC, name="d", last=7)),
+            Insert(evolve(TOPIC, last=2)),
+            Insert(evolve(MESSAGE, id="1", number=1, at=NOW - 9)),
+            Insert(evolve(MESSAGE, id="2", number=2)),
+            Insert(evolve(MESSAGE, id="3", at=NOW - 1)),
+            Insert(evolve(MESSAGE, id="4", at=NOW - 2, sender_row=9)),
+            Insert(SUBSCRIPTION),
+            Insert(evolve(SUBSCRIPTION, channel="topic:orders#1", next_number=1)),
+            Insert(evolve(MESSAGE, topic="b")),
+            Insert(evolve(SUBSCRIPTION, topic="a", channel="topic:a")),
+            Insert(evolve(SUBSCRIPTION, topic="c", channel="topic:c", next_number=1)),
+            Insert(evolve(TOPIC, namespace=OTHER, last=9)),
+            Insert(evolve(MESSAGE, namespace=OTHER)),
+            Insert(evolve(SUBSCRIPTION, namespace=OTHER)),
+        )
+        listed = store.read(ListTopics(namespace=NAMESPACE))
+        assert listed == (
+            TopicEntry(name="a", subscriptions=1),
+            TopicEntry(name="b", messages=1, undelivered=1, undelivered_since=NOW),
+            TopicEntry(name="c", subscriptions=1),
+            TopicEntry(name="d", last=7),
+            TopicEntry(
+                name="orders",
+                last=2,
+                messages=4,
+                undelivered=2,
+                undelivered_since=NOW - 2,
+                subscriptions=2,
+            ),
+        )
+        assert store.read(ListTopics(namespace=NAMESPACE, limit=2)) == listed[:2]
+        assert store.read(ListTopics(namespace=NAMESPACE, after="b", limit=2)) == listed[2:4]
+        assert store.read(ListTopics(namespace=NAMESPACE, after="orders")) == ()
+        assert store.read(ListTopics(namespace=NAMESPACE, limit=0)) == ()
+        assert store.read(ListTopics(namespace="none")) == ()
+
+    def test_what_a_topic_has_is_counted_up_to_a_bound(self, store: Persistence) -> None:
+        """Each count ends there, that of both kinds of subscriptions together."""
+        many = range(COUNTED_MAX // 2 + 1)
+        put(
+            store,
+            *(Insert(evolve(MESSAGE, id=f"n{one}")) for one in range(COUNTED_MAX + 1)),
+            *(Insert(evolve(SUBSCRIPTION, run_id=f"r{one}")) for one in many),
+            *(Insert(evolve(SUBSCRIPTION, run_id=f"b{one}", next_number=1)) for one in many),
+        )
+        (entry,) = store.read(ListTopics(namespace=NAMESPACE))
+        assert (entry.messages, entry.undelivered, entry.subscriptions) == (COUNTED_MAX,) * 3
+
+    @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+    def test_topics_are_listed_whatever_their_names_are(self, store: Persistence, text: str) -> None:
+        """And from any name on."""
+        put(store, Insert(evolve(MESSAGE, namespace=text, topic=text)))
+        entry = TopicEntry(name=text, messages=1, undelivered=1, undelivered_since=NOW)
+        assert store.read(ListTopics(namespace=text)) == ((entry,) if text else ())
+        assert store.read(ListTopics(namespace=text, after=text)) == ()
+
+    def test_topics_of_names_that_no_store_has(self, store: Persistence) -> None:
+        """No text breaks the query."""
+        for text in ("nul \0", "half \ud800", "'; DROP TABLE holdfast_runs; --", "%", "x" * 10_000):
+            assert store.read(ListTopics(namespace=text)) == ()
+            assert store.read(ListTopics(namespace=NAMESPACE, after=text)) == ()

@@ -21,6 +21,7 @@ PATHS: Final = {
     "label": "victim",
     "worker": "none",
     "token": "none",
+    "topic": "orders",
     "completion": "bm9uZQ.0123456789abcdef0123456789abcdef",
     "number": "1",
 }
@@ -41,6 +42,7 @@ BODIES: Final[Mapping[str, object]] = {
     "worker.register": {"steps": ["shout"], "queues": ["tools"]},
     "task.upload": {"sha256": "0" * 64, "size": 1},
     "sink.acknowledge": {"cursor": "k.1"},
+    "topic.publish": {"message": {"number": 7}},
     "task.fail": {"error": {"code": "busy", "message": "later"}},
     "run.preview_bulk": {"action": "cancel", "filter": FILTER},
     **{

@@ -17,6 +17,7 @@ from holdfast.hosts.http.table import OPERATIONS
 from holdfast.http import asgi_app
 from holdfast.metrics import Metrics
 from holdfast.remote import Client, RemoteRunHandle, RemoteScheduleHandle
+from holdfast.workflows import TopicMessage
 from tests.integration.http.api import NAMESPACE, authenticate
 from tests.integration.http.programs import report
 from tests.integration.http.responses import check_response, operation_at
@@ -120,6 +121,10 @@ CALLS: Final[Mapping[str, Sent]] = {
     "sink.remove": lambda client, _, __: client.remove_sink("log"),
     "dead_letter.list": lambda client, _, __: client.dead_letters(sink="log"),
     "dead_letter.replay": lambda client, _, __: client.replay_dead_letters(reason="fixed"),
+    "topic.publish": lambda client, _, __: client.publish(
+        TopicMessage("a/b", '{"number":7}', attributes={"country": "nz"}), id="order 7"
+    ),
+    "topic.list": lambda client, _, __: client.topics(limit=2),
     "workflow.list": lambda client, _, __: client.workflows(),
     "run.preview_bulk": lambda client, _, __: client.preview_all("pause", workflow="report"),
     "run.cancel_all": lambda client, _, __: client.cancel_all(workflow="report", reason="stop"),

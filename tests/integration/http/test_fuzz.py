@@ -50,6 +50,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "code": ("forbidden", "run_not_found"),
     "worker": ("none",),
     "token": ("none",),
+    "topic": ("orders",),
     "completion": ("bm9uZQ.0123456789abcdef0123456789abcdef", "none"),
     "number": ("1", "2"),
     "label": ("victim",),

@@ -1,0 +1,31 @@
+"""The answer to the query about topics, from plain dictionaries."""
+
+from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
+from holdfast.ports.records.topic import TopicName
+from holdfast.ports.working_set import Tables
+
+
+def topics_listed(tables: Tables, query: ListTopics) -> tuple[TopicEntry, ...]:
+    """Answer `ListTopics`."""
+    with_topic = (*tables.topic_messages.values(), *tables.subscriptions.values())
+    names = {
+        *(TopicName(row.namespace, row.topic) for row in with_topic),
+        *(row.topic_name for row in tables.topics.values()),
+    }
+    found = sorted(one.name for one in names if one.namespace == query.namespace and one.name > query.after)
+    return tuple(_entry(tables, TopicName(query.namespace, name)) for name in found[: max(0, query.limit)])
+
+
+def _entry(tables: Tables, name: TopicName) -> TopicEntry:
+    row = tables.topics.get(name)
+    messages = [one for one in tables.topic_messages.values() if (one.namespace, one.topic) == name]
+    new = [one.at for one in messages if one.number is None]
+    subscriptions = sum((one.namespace, one.topic) == name for one in tables.subscriptions.values())
+    return TopicEntry(
+        name=name.name,
+        last=0 if row is None else row.last,
+        messages=min(len(messages), COUNTED_MAX),
+        undelivered=min(len(new), COUNTED_MAX),
+        undelivered_since=min(new, default=None),
+        subscriptions=min(subscriptions, COUNTED_MAX),
+    )
