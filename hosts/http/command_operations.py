@@ -21,7 +21,7 @@ COMMANDS_MAX: Final = 500
 """How many commands one request has, at most."""
 
 SCOPES: Final[Mapping[str, Scope]] = {
-    **dict.fromkeys(("run.create", "run.signal", "run.update", "stage.wake"), Scope.START),
+    **dict.fromkeys(("run.create", "run.signal", "run.update", "stage.wake", "topic.publish"), Scope.START),
     **dict.fromkeys(
         (
             *("run.cancel", "run.terminate", "run.pause", "run.resume", "run.rerun_from", "run.annotate"),
