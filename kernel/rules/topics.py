@@ -39,6 +39,7 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 def reads_of_publish(command: TopicPublish) -> Reads:
     """Read the message that is stored under this id, if the publisher has chosen it."""
     check_message(command.message)
+    check_name("the id of the message", command.id)
     if command.id is None:
         return Reads()
     if not command.id:
@@ -60,6 +61,7 @@ def decide_publish(state: State, command: TopicPublish, now: Micros, ids: Ids) -
 def send(draft: RunDraft, run: Run, job: Job, record: TopicSend, now: Micros) -> Decision[FollowUp]:
     """Publish a message of a durable function and append the row."""
     check_message(record.message)
+    check_name("the id of the message", record.id)
     topic = record.message.topic
     message_id = record.id or f"{run.key}/{record.call}"
     sent = events.MessagePublished(call=record.call, topic=topic, message=message_id, site=record.site)

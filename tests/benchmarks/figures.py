@@ -12,7 +12,7 @@ from tests.benchmarks.sites import Before, Site, Store
 
 Extra: TypeAlias = float | int | list[float] | None
 Measure: TypeAlias = Callable[[Site], Sample]
-Unit: TypeAlias = Literal["runs/s", "stages/s", "steps/s", "items/s", "ms", "cpu ms/min"]
+Unit: TypeAlias = Literal["runs/s", "stages/s", "steps/s", "items/s", "messages/s", "ms", "cpu ms/min"]
 
 _PERCENTILES: Final = (50, 95, 99)
 

@@ -11,7 +11,7 @@ from tests.sizes import only_full
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 
-UNITS = {"runs/s", "stages/s", "steps/s", "items/s", "ms", "cpu ms/min"}
+UNITS = {"runs/s", "stages/s", "steps/s", "items/s", "messages/s", "ms", "cpu ms/min"}
 COSTS = {"items", "python_cpu_ms"}
 
 

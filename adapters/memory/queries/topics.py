@@ -7,9 +7,9 @@ from holdfast.ports.working_set import Tables
 
 def topics_listed(tables: Tables, query: ListTopics) -> tuple[TopicEntry, ...]:
     """Answer `ListTopics`."""
-    with_topic = (*tables.topic_messages.values(), *tables.subscriptions.values())
     names = {
-        *(TopicName(row.namespace, row.topic) for row in with_topic),
+        *(TopicName(row.namespace, row.topic) for row in tables.topic_messages.values()),
+        *(TopicName(row.namespace, row.topic) for row in tables.subscriptions.values()),
         *(row.topic_name for row in tables.topics.values()),
     }
     found = sorted(one.name for one in names if one.namespace == query.namespace and one.name > query.after)
