@@ -22,6 +22,7 @@ from holdfast.hosts.inspection.topics import TopicInfo, topic_infos
 from holdfast.kernel.authoring.topics import MESSAGE_ID, TopicMessage
 from holdfast.kernel.commands import TopicPublish
 from holdfast.kernel.commands.topics import KEEP_DEFAULT, KEEP_MAX
+from holdfast.kernel.rules.topics import check_message
 from holdfast.ports.errors import IdempotencyConflictError, InvalidArgumentError, InvalidCommandError
 from holdfast.ports.json import compact
 from holdfast.ports.validation import check, duration
@@ -76,8 +77,10 @@ def publish(call: Invocation[Nothing, Publication]) -> PublishedMessage:
     message = TopicMessage(
         call.path["topic"], compact(body.message), attributes=body.attributes, keep=_keep(body.keep)
     )
+    new = message.as_new()
+    check_message(new)  # before the bounds of commands, whose texts do not name a way out
     command = TopicPublish(
-        namespace=call.namespace, idempotency_key=call.idempotency_key, message=message.as_new(), id=body.id
+        namespace=call.namespace, idempotency_key=call.idempotency_key, message=new, id=body.id
     )
     reply = call.engine.client.dispatch(command)
     return PublishedMessage(id=reply.id, published=reply.published)

@@ -11,6 +11,7 @@ from typing_extensions import TypeForm, TypeVar, override
 from holdfast.kernel.authoring.body_types import check_storable
 from holdfast.kernel.authoring.channels import Inbox
 from holdfast.kernel.authoring.options import PLACES, check_name, input_attributes
+from holdfast.kernel.commands.names import text_fault
 from holdfast.kernel.commands.topics import ID_MAX, KEEP_DEFAULT, KEEP_MAX, PAYLOAD_MAX, NewTopicMessage
 from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import loop_for
@@ -39,7 +40,8 @@ _TEXT: Final = Wanted(
     lambda value: isinstance(value, str) and len(value) <= TEXT_MAX,
 )
 MESSAGE_ID: Final = Wanted(
-    f"a text of 1 to {ID_MAX} characters", lambda value: isinstance(value, str) and 1 <= len(value) <= ID_MAX
+    f"a text of 1 to {ID_MAX} characters, without NUL or half a surrogate pair",
+    lambda value: isinstance(value, str) and text_fault(value, ID_MAX, 1) is None,
 ).or_none
 
 _OF_KEYS: Final = AttributeSource("keys", "key", "message")

@@ -39,6 +39,7 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 def reads_of_publish(command: TopicPublish) -> Reads:
     """Read the message that is stored under this id, if the publisher has chosen it."""
     check_message(command.message)
+    check_name("the id of the message", command.id)
     if command.id is None:
         return Reads()
     if not command.id:
