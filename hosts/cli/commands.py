@@ -42,6 +42,8 @@ COMMANDS: Final = {
     "run messages": f"{_HERE}.run_messages:messages_command",
     "run query": f"{_HERE}.run_messages:query_command",
     "run update": f"{_HERE}.run_messages:update_command",
+    "topic list": f"{_HERE}.topics:list_command",
+    "topic publish": f"{_HERE}.topics:publish_command",
     "limit list": f"{_HERE}.limits:list_command",
     "limit show": f"{_HERE}.limits:show_command",
     "limit set": f"{_HERE}.limits:set_command",

@@ -40,7 +40,7 @@ def signal_command(*, screen: Screen, target: Target, idempotency_key: str | Non
     run's history records that.
     """
     spec, (run_id, channel, text) = target.split("ID", "CHANNEL", "MESSAGE")
-    signal = Signal(channel, _message(text))
+    signal = Signal(channel, message_argument(text))
     with target.backend_at(spec) as backend:
         sent = backend.run(run_id).signal(signal, idempotency_key=idempotency_key)
     screen.answer(
@@ -49,7 +49,8 @@ def signal_command(*, screen: Screen, target: Target, idempotency_key: str | Non
     )
 
 
-def _message(text: str) -> str:
+def message_argument(text: str) -> str:
+    """Return the JSON text of the argument MESSAGE. Raises CliError."""
     try:
         return compact(parse_input(text))
     except ValueError as error:

@@ -324,6 +324,7 @@ OVER_HTTP = frozenset(
         *("namespace create", "namespace list", "namespace show", "namespace delete"),
         *("schedule list", "schedule show", "schedule why", "schedule pause", "schedule resume"),
         *("schedule trigger", "schedule backfill", "schedule remove"),
+        *("topic list", "topic publish"),
         *("sink add", "sink remove", "sink list", "dead-letter list", "dead-letter replay"),
     }
 )

@@ -1,0 +1,61 @@
+"""`holdfast topic`: list and publish."""
+
+import pytest
+
+from holdfast.hosts.cli.exit_codes import Exit
+from tests.unit.hosts.cli.conftest import CommandLine
+
+ENGINE = "shop:engine"
+
+
+def test_a_message_is_published_once_and_its_topic_is_listed(holdfast: CommandLine) -> None:
+    assert "No topic has messages" in holdfast("topic", "list", ENGINE).err
+    words = ("topic", "publish", ENGINE, "orders", '{"number": 7}', "--attribute", "country=nz", "--id", "m")
+    first = holdfast(*words)
+    assert first.code == Exit.OK, first.err
+    assert "published to topic orders, as message m" in first.out
+    assert "topic orders already has a message m" in holdfast(*words).out
+    assert holdfast(*words, "--json").json == {"topic": "orders", "id": "m", "published": False}
+    listed = holdfast("topic", "list", ENGINE)
+    assert listed.out.splitlines()[-1].split() == ["orders", "1", "1", "0", "0"]
+    assert holdfast("topic", "list", ENGINE, "--json").json == [
+        {
+            "name": "orders",
+            "last": 1,
+            "messages": 1,
+            "undelivered": 0,
+            "undelivered_since": None,
+            "subscriptions": 0,
+        }
+    ]
+
+
+def test_topics_are_listed_page_by_page(holdfast: CommandLine) -> None:
+    for name in ("a", "b"):
+        holdfast("topic", "publish", ENGINE, name, "null")
+    assert "--after a" in holdfast("topic", "list", ENGINE, "--limit", "1").err
+    rest = holdfast("topic", "list", ENGINE, "--after", "a", "--json").json
+    assert [one["name"] for one in rest] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("orders", "yes"), "MESSAGE is not JSON"),
+        (("x" * 101, "1"), "101"),
+        (("orders", "1", "--attribute", "country"), "write NAME=TEXT"),
+        (("orders", "1", "--attribute", "a=1", "--attribute", "a=2"), "'a' is repeated"),
+        (("orders", "1", "--id", "x" * 257), "a text of 1 to 256 characters"),
+        (
+            ("orders", "1", *(word for name in "abcde" for word in ("--attribute", f"{name}=x"))),
+            "at most 4 texts",
+        ),
+    ],
+)
+def test_a_message_that_can_not_be_published_is_wrong_usage(
+    holdfast: CommandLine, arguments: tuple[str, ...], text: str
+) -> None:
+    refused = holdfast("topic", "publish", ENGINE, *arguments)
+    assert refused.code == Exit.USAGE
+    assert text in refused.err
+    assert holdfast("topic", "list", ENGINE, "--json").json == []
