@@ -10,12 +10,13 @@ import attrs
 import pytest
 
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.maintenance.topics import TopicSweeper
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import now, sleep, workflow
 from holdfast.kernel.authoring.topics import Topic
-from holdfast.kernel.commands import TopicPublish
+from holdfast.kernel.commands import TopicDeliver, TopicPublish
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
     ChannelClosedError,
@@ -107,6 +108,19 @@ async def test_every_subscriber_gets_every_message_in_one_order(open_engine: Ope
     assert found[1] == found[2] == found[0]
     for name in "ab":
         assert [one for one in found[0] if one[0] == name] == [f"{name}{number}" for number in range(3)]
+
+
+async def test_messages_of_functions_do_not_wait_for_maintenance(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows from the commits of publishers and subscribers delivers them."""
+    of_another = TopicDeliver(topic="another")
+    monkeypatch.setattr(TopicSweeper, "command", property(lambda _: of_another))
+    engine = open_engine(collect, ship)
+    async with engine, Worker(engine):
+        run = await engine.start(collect(2))
+        await engine.start(ship(["a", "b"]))
+        assert await run.result(timeout=SOON) == ["a", "b"]
 
 
 async def test_a_subscriber_gets_only_what_it_selects(open_engine: OpenEngine) -> None:
