@@ -398,6 +398,8 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "audit",
         "queue",
         "workflow",
+        "topic",
+        "publish",
         "namespace",
         "schedule",
         "next",
