@@ -7,19 +7,18 @@ the same: nothing is lost, it only takes longer.
 
 import logging
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from holdfast.hosts.execution.child_results import RunEndDelivery
+from holdfast.hosts.execution.topic_delivery import deliver_topics
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
-from holdfast.kernel.commands import Command, FollowUp, RunRemoved, TopicDeliver, follow_up_of
+from holdfast.kernel.commands import Command, FollowUp, RunRemoved, follow_up_of
 from holdfast.ports.errors import CommandError, HoldfastError
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 R = TypeVar("R")
 
-TOPIC_ROUNDS_MAX: Final = 20
-"""How many transactions a follow-up makes for a topic. A publisher does not deliver for ever."""
 
 _log = logging.getLogger("holdfast.engine")
 
@@ -99,22 +98,13 @@ class Dispatcher:
         """Admit the runs and jobs of a follow-up, deliver results and messages. Raises errors of the store."""
         admitted, wakes_at = self.core.kernel.admit(self.core.namespace, follow_up)
         delivered = self.deliver_child_results() if follow_up.deliveries else 0
-        for topic in follow_up.topics:
-            self._deliver_topic(topic)
+        limit = self.core.topic_deliveries
+        deliver_topics(self.core.kernel, self.core.namespace, follow_up.topics, limit=limit)
         return CarriedOut(admitted, wakes_at, delivered)
 
     def deliver_child_results(self) -> int:
         """Deliver the ends of runs to parent and child runs. Return how many were delivered."""
         return self._run_ends.deliver_all(self.core.kernel)
-
-    def _deliver_topic(self, topic: str) -> None:
-        """Deliver messages of a topic. What is left after many transactions is left to maintenance."""
-        command = TopicDeliver(namespace=self.core.namespace, topic=topic, limit=self.core.topic_deliveries)
-        for _ in range(TOPIC_ROUNDS_MAX):
-            done = self.core.kernel.dispatch(command)
-            self.core.kernel.admit(self.core.namespace, done.follow_up)
-            if not done.more:
-                return
 
     def _forget(self, removed: RunRemoved) -> None:
         core = self.core

@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.execution.event_loops import CurrentLoop, caller_into_loop
+from holdfast.hosts.execution.topic_delivery import try_to_deliver_topics
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
 from holdfast.hosts.functions.loader import Opener
 from holdfast.hosts.functions.replay import FunctionReplay
@@ -125,7 +126,10 @@ def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
     try:
         now = _Now(first.now, kernel.clock)
         answers = kernel.dispatch_many([call.what.command for call in batch])
-        kernel.admit(first.command.namespace, follow_up_of(answers))
+        namespace, follow_up = first.command.namespace, follow_up_of(answers)
+        kernel.admit(namespace, follow_up)
+        if follow_up.topics:
+            try_to_deliver_topics(kernel, namespace, follow_up.topics)
     except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         if isinstance(error, ConflictError) and len(batch) > 1:
             # The damaged rows of one run must not block the functions whose records share its transaction.
