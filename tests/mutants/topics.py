@@ -42,7 +42,7 @@ TOPICS: Final = (
         ("X1", "X5", "L1"),
         Edit(
             SEARCHES,
-            "self._subscribers(messages[0], self._place(), self.limit)",
+            "self._subscribers(messages[0], _place(self.topic), self.limit)",
             'self._subscribers(messages[0], ("", ""), self.limit)',
         ),
     ),
@@ -150,11 +150,5 @@ TOPICS: Final = (
             "    ended.keep_mailbox(evolve(ended.mailbox, subscribed=()))  # the next attempt has them\n",
             "",
         ),
-    ),
-    _mutant(
-        "maintenance-leaves-topics",
-        "Maintenance does not deliver the messages that were left behind.",
-        ("L1",),
-        Edit("hosts/maintenance/tick.py", "self._topics.sweep()", "(0, False)"),
     ),
 )

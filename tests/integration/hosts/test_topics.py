@@ -123,6 +123,19 @@ async def test_messages_of_functions_do_not_wait_for_maintenance(
         assert await run.result(timeout=SOON) == ["a", "b"]
 
 
+async def test_maintenance_delivers_what_a_publisher_left_behind(open_engine: OpenEngine) -> None:
+    """Its process ended between the commit and the delivery."""
+    engine = open_engine(collect)
+    async with engine, Worker(engine):
+        run = await engine.start(collect(2))
+        await until(lambda: types_of(engine, run.id)["topic.subscribed"] == 1)
+        await published(engine, "first")
+        await until(lambda: types_of(engine, run.id)["signal.received"] == 1)
+        message = orders(order("left")).as_new()
+        engine.sync.kernel.dispatch(TopicPublish(namespace=engine.core.namespace, message=message))
+        assert await run.result(timeout=SOON) == ["first", "left"]
+
+
 async def test_a_subscriber_gets_only_what_it_selects(open_engine: OpenEngine) -> None:
     engine = open_engine(first_of)
     async with engine, Worker(engine):
