@@ -370,7 +370,7 @@ class FunctionReplay:
         return bool(others or (queues is not None and queues))
 
     def children(self) -> list[RecordedRequest]:
-        """Return the child runs to start, the notifications to send, and the channels to close."""
+        """Return the requests that the command which records them carries out, such as starts of child runs."""
         return list(self._todo.children.values())
 
     def notes(self) -> list[EventAppend]:

@@ -34,12 +34,13 @@ class TopicSweeper:
         A topic whose row is damaged is logged and left out.
         """
         deliveries = 0
-        for _ in range(ROUNDS_MAX):
+        for number in range(ROUNDS_MAX + 1):
+            if number:
+                done = self._dispatcher.dispatch(self.command)
             deliveries += done.deliveries
             self._after = done.next or ""
             if done.problem is not None:
                 _log.error("messages of a topic can't be delivered: %s", done.problem)
             if done.topic is None:
                 return deliveries, False
-            done = self._dispatcher.dispatch(self.command)
-        return deliveries + done.deliveries, True
+        return deliveries, True

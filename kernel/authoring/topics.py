@@ -60,7 +60,7 @@ class TopicMessage:
     """The texts by which subscriptions select it."""
     keep: Micros = attrs.field(default=KEEP_DEFAULT, kw_only=True)
     """How long it is kept for later subscriptions, in microseconds."""
-    is_checked: bool = attrs.field(default=False, kw_only=True)
+    checked: bool = attrs.field(default=False, kw_only=True)
     """Whether it has the type of the topic. Otherwise each run checks that when it receives it."""
 
     def as_new(self) -> NewTopicMessage:
@@ -69,7 +69,7 @@ class TopicMessage:
             topic=self.topic,
             payload=self.text,
             attributes=selection_text(self.attributes),
-            checked=self.is_checked,
+            checked=self.checked,
             keep=self.keep,
         )
 
@@ -272,7 +272,7 @@ class Topic(TopicSelection[T], Generic[T]):
                 " Store large data elsewhere, and publish where it is",
             )
         attributes = attributes_in(text, self._keys, where, _OF_KEYS)
-        return TopicMessage(self.name, text, attributes=attributes, keep=self._keep, is_checked=True)
+        return TopicMessage(self.name, text, attributes=attributes, keep=self._keep, checked=True)
 
     def from_cloud_event(self, headers: Mapping[str, str], body: bytes | str) -> ReceivedCloudEvent:
         """Return the message of a CloudEvent that came over HTTP, in structured or binary mode.

@@ -264,8 +264,8 @@ async def test_a_receive_that_has_timed_out_leaves_the_subscription(open_engine:
         assert await run.result(timeout=SOON) == "late"
 
 
-async def test_messages_of_a_wrong_shape_hold_up_nobody(open_engine: OpenEngine) -> None:
-    """A message that is not of the topic's type is skipped by those who get it, and recorded."""
+async def test_messages_of_a_wrong_shape_are_skipped_and_recorded(open_engine: OpenEngine) -> None:
+    """They hold up neither the function nor the messages after them."""
     other = Topic("orders", dict[str, str])
     engine = open_engine(collect, first_of)
     async with engine, Worker(engine):
