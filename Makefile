@@ -63,8 +63,8 @@ test-slow: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -n 2 --dist worksteal -m chaos
 
 test-full: .venv/.tools .cache/postgres/.ready
-	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(slow or other_store) and not chaos'
-	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(hypothesis or sized) and not slow and not other_store and not chaos' --hypothesis-profile=many
+	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(slow or other_store) and not hypothesis and not chaos'
+	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '(hypothesis or (sized and not slow and not other_store)) and not chaos' --hypothesis-profile=many
 
 chaos: .venv/.tools .cache/postgres/.ready
 	HOLDFAST_CHAOS=full $(BIN)/pytest -m chaos tests/chaos

@@ -232,6 +232,7 @@ class TestSnsSinkWithFaults(AwsSinkWithFaults, TestSnsSink):
     """To a topic."""
 
 
+@pytest.mark.slow
 def test_a_rule_of_a_bus_sees_a_cloud_event(aws: FakeAws) -> None:
     client, bus = aws.new_bus()
     sqs, url = aws.new_queue()
@@ -251,6 +252,7 @@ def test_a_rule_of_a_bus_sees_a_cloud_event(aws: FakeAws) -> None:
     assert (detail["id"], detail["data"], detail["specversion"]) == (an_event(2).id, {"attempt": 1}, "1.0")
 
 
+@pytest.mark.slow
 def test_what_comes_again_to_a_fifo_topic_is_dropped_and_a_run_stays_in_order(aws: FakeAws) -> None:
     client, topic = aws.new_topic(fifo=True)
     sqs, url = aws.new_queue(fifo=True)

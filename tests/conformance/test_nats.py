@@ -155,6 +155,7 @@ def test_an_event_has_its_type_as_its_subject_and_comes_once(streams: Streams) -
     assert found[0][1]["content-type"] == "application/cloudevents+json; charset=utf-8"
 
 
+@pytest.mark.slow
 def test_what_one_process_did_not_acknowledge_comes_to_another(streams: Streams) -> None:
     """A receiver that dies has acknowledged nothing: it does so after the commit."""
     name = streams.name()

@@ -63,6 +63,7 @@ class TestPostgresPersistence(PersistenceContract):
 class TestSetupOfPostgres:
     """What the contract can't see, because its databases have tables already."""
 
+    @pytest.mark.slow
     def test_several_stores_set_up_a_new_database_at_once(self, postgres_database: str) -> None:
         def set_up(number: int) -> str | None:
             store = SqlPersistence(postgres_database)

@@ -41,6 +41,7 @@ class TestSqlitePersistence(PersistenceContract):
 class TestSetupOfSqlite:
     """What the contract can't see, because its stores are copies."""
 
+    @pytest.mark.slow
     def test_several_stores_set_up_a_new_file_at_once(self, tmp_path: Path) -> None:
         from holdfast.ports.queries.store import SchemaVersion
         from holdfast.testing.conformance.threads import in_threads

@@ -103,6 +103,7 @@ def one_run_for_each(engines: Sequence[SyncEngine], keys: int, duplicates: int) 
     assert engines[0].core.stores.persistence.read(CountAll("default")) == counted
 
 
+@pytest.mark.slow
 def test_a_key_means_one_run_and_one_reply_however_many_use_it_at_once(engines: list[SyncEngine]) -> None:
     one_run_for_each(engines, keys=60, duplicates=8)
 

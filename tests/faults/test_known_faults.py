@@ -128,6 +128,7 @@ def test_p8_a_start_whose_answer_was_lost_is_one_start_however_late_it_is_repeat
     assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_a1_runs_that_wait_for_a_worker_for_a_day_are_done_when_one_comes() -> None:
     """A backlog does not fail the runs in it."""
     fleet = Fleet((TWO,))
@@ -207,6 +208,7 @@ def test_c2_a_failed_attempt_leaves_no_mark_on_a_run_that_then_completes() -> No
     assert "stage 'stumble', attempt 2: ConnectionError: attempt 2" in bad.info().end_cause
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{}, {"default": 50}])
 def test_c5_what_is_urgent_starves_nothing_that_has_room_of_its_own(limits: dict[str, int]) -> None:
     """Work that must not wait for urgent work at all has a queue of its own, and the urgent work a limit."""
@@ -221,6 +223,7 @@ def test_c5_what_is_urgent_starves_nothing_that_has_room_of_its_own(limits: dict
     assert patient.info().status is (RunStatus.COMPLETED if limits else RunStatus.RUNNING)
 
 
+@pytest.mark.slow
 def test_c5_what_is_patient_gets_its_turn_however_much_comes_that_is_urgent() -> None:
     """Urgent work arrives at twice the capacity: only what comes within ten minutes overtakes."""
     fleet = Fleet((TWO,), lasts={"first": 30.0, "second": 30.0})

@@ -65,6 +65,7 @@ def away(draw: Random, share: float) -> Callable[[], Exception | None]:
     return fails
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "share", [1.0, pytest.param(0.95, marks=pytest.mark.slow), pytest.param(0.7, marks=pytest.mark.slow), 0.3]
 )
@@ -121,6 +122,7 @@ def test_an_event_that_is_refused_is_put_aside_at_once_though_and_no_other_run_s
     assert (letter.run_id, letter.number, letter.waiting) == ("bad", 3, EVENTS_EACH - 2)
 
 
+@pytest.mark.slow
 def test_what_a_receiver_fails_at_without_refusing_it_is_put_aside_after_an_hour() -> None:
     fleet = Fleet((ADD,))
     sink = Receiver(fleet.time)

@@ -13,6 +13,7 @@ from tests.postgres import ROOT, PrivatePostgres, plain_url
 pytestmark = pytest.mark.service
 
 
+@pytest.mark.slow
 def test_a_database_is_empty_and_can_be_written(postgres_database: str) -> None:
     with psycopg.connect(postgres_database) as connection:
         tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()

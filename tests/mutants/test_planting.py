@@ -35,6 +35,7 @@ def test_a_mutant_of_code_that_has_changed_says_so(old: str) -> None:
         mutated(mutant)
 
 
+@pytest.mark.slow
 def test_a_mutant_is_planted_in_a_copy(tmp_path: Path) -> None:
     mutant = MUTANTS[0]
     (file,) = {edit.file for edit in mutant.edits}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -219,6 +220,7 @@ class Admissions(RuleBasedStateMachine):
         return f"r{max(1, self.serial - place)}"
 
 
+@pytest.mark.slow
 def test_slots_are_given_out_in_order_and_never_twice() -> None:
     run_state_machine_as_test(
         Admissions,

@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -118,6 +119,7 @@ def zone_of(specs: Sequence[Spec]) -> str:
     return next((one.zone for one in specs if isinstance(one, Cron)), "UTC")
 
 
+@pytest.mark.slow
 @given(st.data(), st.lists(SPECS, min_size=1, max_size=3))
 def test_next_and_last_agree(data: st.DataObject, specs: list[Spec]) -> None:
     """The next is later, there is none in between, and it is the last until itself and until the one after it."""
@@ -137,6 +139,7 @@ def test_next_and_last_agree(data: st.DataObject, specs: list[Spec]) -> None:
         assert last_until(specs, ZONES, other.at - 1, since=after) == one
 
 
+@pytest.mark.slow
 @given(st.data(), st.lists(SPECS, min_size=2, max_size=3))
 def test_the_occurrences_of_several_specs_are_the_union_of_theirs(
     data: st.DataObject, specs: list[Spec]
@@ -197,6 +200,7 @@ def matches(cron: Cron, local: datetime) -> bool:
     return False
 
 
+@pytest.mark.slow
 @given(st.data(), crons(gap="skip", fold="both"))
 def test_without_shifts_the_occurrences_are_the_instants_whose_local_time_matches(
     data: st.DataObject, cron: Cron
@@ -219,6 +223,7 @@ def test_without_shifts_the_occurrences_are_the_instants_whose_local_time_matche
     ]
 
 
+@pytest.mark.slow
 @given(st.data(), crons(gap="shift"))
 def test_a_shifted_time_is_later_by_the_gap_and_no_day_is_lost(data: st.DataObject, cron: Cron) -> None:
     """Skipping leaves out exactly what is shifted; the local time that is named does not exist."""
@@ -236,6 +241,7 @@ def test_a_shifted_time_is_later_by_the_gap_and_no_day_is_lost(data: st.DataObje
             assert matches(cron, instant(one.at + one.offset * 1_000_000).replace(tzinfo=None))
 
 
+@pytest.mark.slow
 @given(SPECS)
 def test_a_stored_spec_is_the_same(spec: Spec) -> None:
     text = canonical(spec_to_document(spec))

@@ -4,6 +4,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def _waiting_after(started: Counter[str], served: Counter[str]) -> frozenset[str
     return frozenset(key for key in KEYS if started[key] > served[key])
 
 
+@pytest.mark.slow
 @given(weights=_WEIGHTS, steps=_STEPS)
 @settings(max_examples=60, deadline=None)
 def test_of_two_keys_that_wait_neither_gets_more_than_its_share_and_a_turn(
@@ -83,6 +85,7 @@ def _check_shares(claims: list[_Claim], one: str, other: str, weights: dict[str,
             lead, lowest, highest = Fraction(0), Fraction(0), Fraction(0)
 
 
+@pytest.mark.slow
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 2_000)), max_size=15))
 @settings(max_examples=30, deadline=None)
 def test_with_one_key_the_order_is_that_without_fairness(steps: list[tuple[int, int, int]]) -> None:

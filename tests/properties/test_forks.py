@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def steps(rows: tuple[HistoryRow, ...]) -> list[str]:
     return list(dict.fromkeys(one["call"] for one in calls if not one["call"].startswith("undo.")))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(call=st.sampled_from(CALLS), points=_POINTS)
 def test_a_fork_of_forks_ends_as_it_did(call: Call[Any], points: list[float]) -> None:

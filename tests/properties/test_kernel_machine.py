@@ -1157,6 +1157,7 @@ def test_the_model_has_a_sleeper_claimed_when_it_is_due() -> None:
     assert [attempt.attempt for attempt in machine.claimed[:2]] == [1, 1]
 
 
+@pytest.mark.slow
 def test_the_kernel_does_what_the_model_does() -> None:
     run_state_machine_as_test(
         KernelMachine, settings=settings(_SETTINGS, max_examples=8, stateful_step_count=40)

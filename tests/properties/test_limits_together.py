@@ -148,6 +148,7 @@ class _Events:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("seed", range(sized(3, 24)))
 def test_nothing_that_may_begin_is_left_for_maintenance(seed: int) -> None:

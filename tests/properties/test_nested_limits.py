@@ -138,6 +138,7 @@ class Nested(RuleBasedStateMachine):
         return sorted((run for run in runs if run.status not in TERMINAL), key=lambda run: run.key)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_those_are_under_way_that_have_room_at_every_level() -> None:
     run_state_machine_as_test(

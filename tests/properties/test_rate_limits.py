@@ -3,6 +3,7 @@
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +151,7 @@ class Rated:
             answers = list(self.world.send(*commands))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @example(  # the first sleeper's time comes, and nobody has woken it when the next one is let in
     rate=RatePlan(limit=2, per_us=SECOND),
@@ -179,6 +181,7 @@ def test_in_no_span_do_more_start_than_the_limit_says(
     assert list(rated.world.tables().all_jobs()) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @example(  # jobs are queued by the rate of the plan when a lower one is set
     rate=RatePlan(limit=7, per_us=SECOND),

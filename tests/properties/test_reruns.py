@@ -3,6 +3,7 @@
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +163,7 @@ def in_one_queue(plan: Plan) -> Plan:
     return attrs.evolve(plan, groups=groups)
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=pipelines(may_wait=True, child="c").map(in_one_queue), first=_STEPS, starts=_STARTS)
 def test_what_is_previewed_is_what_runs(

@@ -110,6 +110,7 @@ class _Rated:
             self.world.wait(self.period / SECOND / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @settings(max_examples=sized(15, 150), deadline=None)
 @given(

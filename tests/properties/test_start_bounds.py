@@ -3,6 +3,7 @@
 from typing import Literal
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -127,6 +128,7 @@ def _text_of(answer: object) -> str:
     return f"stored, ended {list(answer.ended)}" if answer.created else f"returned {answer.run_id}"
 
 
+@pytest.mark.slow
 def test_starts_do_what_the_model_says() -> None:
     run_state_machine_as_test(
         Starts,

@@ -620,6 +620,7 @@ _FEW: Final = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @_FEW
 @given(story=STORY)
@@ -627,6 +628,7 @@ def test_sqlite_gives_the_trace_that_memory_gives(sqlite: Factory, story: Story)
     _compare([sqlite], story)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.sized
 @_FEW

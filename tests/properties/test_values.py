@@ -11,6 +11,7 @@ from tests.sample_values import are_alike, typed_values
 from tests.sizes import sized
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @settings(max_examples=sized(200, 5_000))
 @given(typed_values())

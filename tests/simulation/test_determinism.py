@@ -21,6 +21,7 @@ print(*(simulate_seed(seed, chain).hash for seed in range(1, 6)))
 """
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_trace_again() -> None:
     first = [simulate_seed(seed, chain) for seed in range(1, 6)]
     again = [simulate_seed(seed, chain) for seed in range(1, 6)]

@@ -109,6 +109,7 @@ def cancels(runs: Sequence[SyncRunHandle[Any]]) -> None:
     runs[0].cancel(reason="changed my mind")
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize(
     ("meanwhile", "status", "done"),

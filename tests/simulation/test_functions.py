@@ -59,6 +59,7 @@ def test_there_are_functions_in_many_seeds_and_all_of_theirs_happens() -> None:
     assert fired[FaultKind.CRASH] > 10
 
 
+@pytest.mark.slow
 def test_sqlite_gives_the_same_trace_of_functions_as_memory() -> None:
     """K1."""
     seed = _with_functions()[0]
@@ -69,6 +70,7 @@ def test_sqlite_gives_the_same_trace_of_functions_as_memory() -> None:
     assert one.trace == other.trace
 
 
+@pytest.mark.slow
 def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks for other steps than the replay does, or never ends."""
     told = FunctionReplay._function_event  # pyright: ignore[reportPrivateUsage]

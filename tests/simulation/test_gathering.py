@@ -14,6 +14,7 @@ from tests.sizes import sized
 SEEDS = sized(8, 150)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_each_start_is_in_one_run_whatever_goes_wrong() -> None:
     for outcome in simulate_seeds(range(1, SEEDS + 1), "memory", workload="gathering"):
@@ -30,6 +31,7 @@ def test_a_seed_gives_the_same_trace_on_both_stores() -> None:
     assert one.trace == again.trace == other.trace
 
 
+@pytest.mark.slow
 def test_starts_join_runs_in_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The workload tests something: most runs are made of several starts."""
     seen = Counter[int]()

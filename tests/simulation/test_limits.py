@@ -32,6 +32,7 @@ def test_limits_change_under_faults_and_everything_ends(monkeypatch: pytest.Monk
     assert seen["changed: True"] >= ENOUGH, "hardly anything was admitted under a changed limit"
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_trace_on_both_stores() -> None:
     with stores("memory") as memory, stores("sqlite") as sqlite:
         one, other = (

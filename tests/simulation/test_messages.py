@@ -16,6 +16,7 @@ from tests.sizes import sized
 SEEDS = sized(20, 300)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_each_message_arrives_once_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """And messages meet all fates: accepted, refused by ended runs and by closed channels, and to unknown runs."""

@@ -40,6 +40,7 @@ def ledgers(monkeypatch: pytest.MonkeyPatch) -> list[ScheduleLedger]:
     return made
 
 
+@pytest.mark.slow
 def test_a_few_seeds_end_well() -> None:
     for outcome in simulate_seeds(range(1, 4), "memory", workload="schedules"):
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
@@ -56,6 +57,7 @@ def test_each_nominal_time_is_accounted_for_once_whatever_goes_wrong(ledgers: li
     assert not rare, f"these happened too rarely to test anything: {rare}"
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_trace_on_both_stores() -> None:
     with stores("memory") as memory, stores("sqlite") as sqlite:
         one, again, other = (

@@ -15,6 +15,7 @@ SEEDS = sized(20, 300)
 RARE = ("partial", "caught up", "caught up in part", "deleted", "subscribed again", "delivered again")
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_each_subscription_gets_its_messages_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is rare happens: deliveries in parts, subscriptions behind, messages for later generations."""

@@ -100,6 +100,7 @@ def tries_of_bookings(trial: Trial) -> list[tuple[str, int, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_step_writes_happens_once_whatever_goes_wrong_where(

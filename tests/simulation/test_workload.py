@@ -78,6 +78,7 @@ def _fine(outcomes: list[SeedOutcome]) -> None:
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
 
 
+@pytest.mark.slow
 def test_a_few_seeds_end_well() -> None:
     _fine(simulate_seeds(range(1, 5), "memory"))
 
@@ -115,6 +116,7 @@ def test_seeds_that_once_found_something_find_nothing_more() -> None:
     _fine(simulate_seeds(list(REGRESSION_SEEDS), "memory"))
 
 
+@pytest.mark.slow
 def test_sqlite_gives_the_same_trace_as_memory() -> None:
     """K1: the store that keeps rows in a file does what the one in memory does, change for change."""
     with stores("memory") as memory, stores("sqlite") as sqlite:

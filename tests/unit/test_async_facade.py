@@ -43,6 +43,7 @@ def methods(kind: type) -> dict[str, list[inspect.Parameter]]:
     }
 
 
+@pytest.mark.slow
 def test_the_generated_modules_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, capsys.readouterr().out
 

@@ -34,11 +34,13 @@ class Bare(HistoryEvent):
     why: str
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text == page(text), "`python -m tools.events` writes it anew"
 
 
+@pytest.mark.slow
 def test_what_is_written_by_hand_stays() -> None:
     head, _, generated = page(f"# By hand\n\n{START}\nold\n").partition(START)
     assert head == "# By hand\n\n"

@@ -19,6 +19,7 @@ def test_the_repository_keeps_its_rules() -> None:
     assert [str(violation) for violation in check_repository()] == []
 
 
+@pytest.mark.slow
 def test_one_module_of_the_hosts_turns_urls_into_adapters() -> None:
     assert len(set(wiring())) <= 1, wiring()
 

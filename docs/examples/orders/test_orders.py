@@ -123,6 +123,7 @@ def bank(stubs: Stubs) -> None:
     stubs.stub(charge).does(charges)
 
 
+@pytest.mark.slow
 @pytest.mark.holdfast_seeds(40)
 def test_an_order_bears_every_crash(simulate: Simulate) -> None:
     """The second run is there so that the workflow is known which the first one starts."""

@@ -46,6 +46,7 @@ def all_of(client: "SQSClient", url: str) -> list[Any]:
     )
 
 
+@pytest.mark.slow
 def test_what_can_not_be_stored_comes_again_later_each_time(
     aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_malformed_message_is_put_aside_once(aws: FakeAws) -> None:
     assert "nothing else" in aside["MessageAttributes"]["reason"]["StringValue"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [3, 1_000])
 def test_without_a_place_for_it_a_malformed_message_ends_in_the_dead_letter_queue_or_is_dropped(
     aws: FakeAws, most: int
@@ -109,6 +111,7 @@ def test_without_a_place_for_it_a_malformed_message_ends_in_the_dead_letter_queu
     assert [message["Body"] for message in all_of(client, dead)] == (["nonsense"] if most == 3 else [])
 
 
+@pytest.mark.slow
 def test_a_message_whose_functions_fail_each_time_dies_and_its_run_is_told(aws: FakeAws) -> None:
     """The job itself stays in the store, and continues when a worker can run it."""
     client, url = aws.new_queue()

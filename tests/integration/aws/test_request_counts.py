@@ -92,6 +92,7 @@ def carried(aws: FakeAws, shared_database: str, namespace: str) -> Iterator[Carr
         yield carry_out
 
 
+@pytest.mark.slow
 def test_a_chain_of_stages_costs_three_requests_and_two_transactions_each(carried: Carry) -> None:
     cloud = carried(CHAIN(0), STEPS)
 
@@ -105,6 +106,7 @@ def test_a_chain_of_stages_costs_three_requests_and_two_transactions_each(carrie
     }
 
 
+@pytest.mark.slow
 def test_a_fan_out_costs_a_transaction_for_many(carried: Carry) -> None:
     cloud = carried(WIDE(WIDTH), sum(range(WIDTH)) + WIDTH)
 
@@ -117,6 +119,7 @@ def test_a_fan_out_costs_a_transaction_for_many(carried: Carry) -> None:
     assert cloud.transactions / (WIDTH + 3) < 0.6
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_function_cost_one_transaction_each_and_no_request(carried: Carry) -> None:
     cloud = carried(counts(STEPS), sum(range(STEPS)))
 
@@ -125,6 +128,7 @@ def test_the_steps_of_a_function_cost_one_transaction_each_and_no_request(carrie
     assert cloud.requests == {"SendMessageBatch": 1, "ReceiveMessage": 2, "DeleteMessageBatch": 1}
 
 
+@pytest.mark.slow
 def test_three_days_and_a_hundred_steps_take_seconds_of_nobodys_time(
     aws: FakeAws, shared_database: str, namespace: str
 ) -> None:
@@ -145,6 +149,7 @@ def test_three_days_and_a_hundred_steps_take_seconds_of_nobodys_time(
     assert cloud.source.invocations == 11
 
 
+@pytest.mark.slow
 def test_idling_costs_the_timer_and_nothing_between_its_rounds(
     aws: FakeAws, shared_database: str, namespace: str
 ) -> None:

@@ -19,6 +19,7 @@ def plain(x: int) -> int:
 ONE = Pipeline("one", input=int).pipe(plain)
 
 
+@pytest.mark.slow
 def test_a_process_that_only_waits_for_a_run_takes_no_message_of_its_job(aws: FakeAws) -> None:
     client, url = aws.new_queue()
     transport = SqsJobTransport(url, client=client, poll_seconds=1)

@@ -53,6 +53,7 @@ def topic_of(aws: FakeAws) -> EventSink:
     return SnsSink(topic, client=client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [bus_of, topic_of], ids=["bus", "topic"])
 def test_an_event_that_is_too_large_is_parked_with_the_reason_and_other_runs_go_on(
     aws: FakeAws,

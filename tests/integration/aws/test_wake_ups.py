@@ -163,6 +163,7 @@ def test_where_all_wake_ups_are_lost_the_timer_wakes(clouds: Clouds) -> None:
         assert cloud.source.invocations - SLEEPS in (1, 2)
 
 
+@pytest.mark.slow
 def test_a_retry_that_is_soon_due_comes_to_the_second(clouds: Clouds) -> None:
     """It waits in the queue, without a timer tick in between."""
     with closing(clouds.make(1)) as cloud:
@@ -179,6 +180,7 @@ def test_a_retry_that_is_soon_due_comes_to_the_second(clouds: Clouds) -> None:
         assert cloud.source.invocations == 3
 
 
+@pytest.mark.slow
 def test_a_wake_up_is_known_by_its_job(clouds: Clouds, namespace: str) -> None:
     with closing(clouds.make(1)) as cloud:
         run = cloud.engine.sync.start(days(STEPS))

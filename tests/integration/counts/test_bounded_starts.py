@@ -57,6 +57,7 @@ def starter(open_engine: OpenEngine, statements: Statements) -> Starter:
     return Starter(open_engine, statements)
 
 
+@pytest.mark.slow
 def test_a_bounded_start_makes_a_few_statements_more(starter: Starter) -> None:
     """It locks a row and counts. What it ends it locks, counts again, and writes with everything else."""
     plain = starter.start(key="plain")

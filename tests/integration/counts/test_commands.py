@@ -214,6 +214,7 @@ def test_creating_many_runs_costs_no_more_statements_than_creating_few(
     assert (within.commits, within.queries) == (1, 3)
 
 
+@pytest.mark.slow
 def test_attributes_of_runs_cost_one_statement_more_however_many_they_are(
     worked: Worked, statements: Statements
 ) -> None:
@@ -290,6 +291,7 @@ def test_settling_many_jobs_is_one_commit_and_costs_no_more_statements_than_sett
     assert (within.commits, within.queries) == (1, queries)
 
 
+@pytest.mark.slow
 def test_settles_that_take_the_next_jobs_are_one_commit_and_cost_one_statement_more(
     worked: Worked, statements: Statements
 ) -> None:
@@ -307,6 +309,7 @@ def test_settles_that_take_the_next_jobs_are_one_commit_and_cost_one_statement_m
     assert (within.commits, within.queries) == (1, 7)
 
 
+@pytest.mark.slow
 def test_what_bodies_have_said_costs_one_statement_more_however_much_it_is(
     worked: Worked, statements: Statements
 ) -> None:
@@ -359,6 +362,7 @@ def test_heartbeats_of_many_bodies_cost_two_writes_however_many_they_are(
     assert len(within.texts_with("INSERT INTO holdfast_attempt_output")) == 1
 
 
+@pytest.mark.slow
 def test_taking_many_silent_jobs_costs_no_more_statements_than_taking_few(
     worked: Worked, statements: Statements
 ) -> None:
@@ -421,6 +425,7 @@ def test_a_claim_that_finds_nothing_is_one_query(worked: Worked, statements: Sta
 # Maps -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_settling_items_costs_the_same_however_wide_their_map_is(
     worked: Worked, statements: Statements
 ) -> None:
@@ -446,6 +451,7 @@ def test_settling_items_costs_the_same_however_wide_their_map_is(
     assert large - small <= 4, "the digits of its counters"
 
 
+@pytest.mark.slow
 def test_items_cost_the_same_from_the_first_to_the_last_however_many_there_are(
     worked: Worked, statements: Statements
 ) -> None:
@@ -501,6 +507,7 @@ def test_the_items_of_one_page_are_read_once_for_all_of_them(worked: Worked, sta
 # Events ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sinks_cost_a_transaction_one_statement_however_many_commands_and_sinks_there_are(
     worked: Worked, statements: Statements
 ) -> None:
@@ -532,6 +539,7 @@ def test_which_sinks_there_are_costs_one_statement_and_no_claim(
     assert sum(times for sql, times in within.sent.items() if "holdfast_sinks" in sql) == 1
 
 
+@pytest.mark.slow
 def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
     worked: Worked, statements: Statements
 ) -> None:
@@ -631,6 +639,7 @@ def test_acting_on_a_run_of_many_open_items_costs_the_statements_of_one_with_ten
     assert wide.written - narrow.written == most - 10
 
 
+@pytest.mark.slow
 def test_running_many_runs_again_costs_no_more_statements_than_running_few(
     worked: Worked, statements: Statements
 ) -> None:
@@ -664,6 +673,7 @@ def test_removing_many_runs_costs_no_more_statements_than_removing_few(
     assert (many.commits, many.queries) == (1, 14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancel", "terminate", "pause", "resume", "rerun"])
 def test_acting_on_many_runs_costs_a_page_what_it_costs_few_of_them(
     worked: Worked, statements: Statements, how: str
@@ -702,6 +712,7 @@ KEYED = of_kind("annotation", AnnotationOutput(name="n", value="1", key="k"), 3)
 ARTIFACT = of_kind("artifact", ArtifactOutput(name="a", content_type="a/b", size=1, sha256="a", blob="b"), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "more"),
     [

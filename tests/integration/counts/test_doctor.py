@@ -31,6 +31,7 @@ def worked(open_engine: OpenEngine) -> Worked:
     return worked
 
 
+@pytest.mark.slow
 def test_a_page_of_many_runs_costs_no_more_than_one_of_few(
     worked: Worked, statements: Statements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_page_of_many_runs_costs_no_more_than_one_of_few(
     assert many.queries <= 22
 
 
+@pytest.mark.slow
 def test_many_pages_cost_so_many_times_what_one_costs(
     worked: Worked, statements: Statements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +64,7 @@ def test_many_pages_cost_so_many_times_what_one_costs(
     assert within.queries <= 11 * pages + 6
 
 
+@pytest.mark.slow
 def test_nothing_is_locked_and_nothing_written(worked: Worked, statements: Statements) -> None:
     with statements.of() as within:
         worked.engine.sync.doctor(repair=True)

@@ -79,6 +79,7 @@ async def nap() -> None:
     await sleep(timedelta(days=90))
 
 
+@pytest.mark.slow
 def test_a_thousand_log_lines_of_a_function_cost_no_commit(
     open_engine: OpenEngine, statements: Statements
 ) -> None:
@@ -124,6 +125,7 @@ async def chain_elsewhere(steps: int) -> int:
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [FEW, sized(20, 50)])
 def test_a_step_of_a_queue_is_two_rows_and_six_commits(
     open_engine: OpenEngine, statements: Statements, steps: int
@@ -139,6 +141,7 @@ def test_a_step_of_a_queue_is_two_rows_and_six_commits(
     assert counted.commits <= 6 * steps + 6, counted.commits / steps
 
 
+@pytest.mark.slow
 def test_steps_of_many_runs_share_commits(open_engine: OpenEngine, statements: Statements) -> None:
     steps, runs = 10, 50
     engine = open_engine(chain)
@@ -306,6 +309,7 @@ def test_a_wake_up_of_a_function_in_memory_reads_what_is_new_and_replays_nothing
 # Reruns -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_to_run_a_function_again_costs_as_much_however_long_its_history_is(
     open_engine: OpenEngine, statements: Statements
 ) -> None:

@@ -74,6 +74,7 @@ def test_whoever_finds_the_tables_there_asks_for_their_version_and_the_time_and_
     assert not within.texts_with("BEGIN")
 
 
+@pytest.mark.slow
 def test_no_value_is_read_for_bodies_that_take_none(url: str, namespace: str, statements: Statements) -> None:
     engine, counting = counting_engine(url, namespace, UNREAD)
     with engine.sync, Worker(engine):
@@ -84,6 +85,7 @@ def test_no_value_is_read_for_bodies_that_take_none(url: str, namespace: str, st
     assert sum(times for sql, times in statements.sent.items() if "h.payload" in sql) == of_the_result
 
 
+@pytest.mark.slow
 def test_each_value_is_read_once_for_a_batch_of_bodies(url: str, namespace: str) -> None:
     pipeline = Pipeline("w", input=int).pipe(five).parallel(each(plain), each(plain.options(name="again")))
     engine, counting = counting_engine(url, namespace, pipeline)
@@ -112,6 +114,7 @@ def test_who_waits_for_a_run_that_was_started_here_reads_it_once(url: str, names
     assert found == [1, 1, 2, 1]
 
 
+@pytest.mark.slow
 def test_who_runs_something_does_not_look_whether_it_has_ended_at_once(url: str, namespace: str) -> None:
     """Unless the run existed before: then it may have ended long ago."""
     engine, counting = counting_engine(url, namespace, UNREAD)

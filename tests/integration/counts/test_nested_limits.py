@@ -67,6 +67,7 @@ def claims(open_engine: OpenEngine, statements: Statements) -> Claims:
 ALL, MIDDLE = OuterLevel(key="all", limit=3), OuterLevel(key="middle", limit=3)
 
 
+@pytest.mark.slow
 def test_a_claim_makes_as_many_statements_with_many_keys_as_with_few(claims: Claims) -> None:
     """A second claim of each line: the first one adds the rows that are locked."""
     counts: list[int] = []

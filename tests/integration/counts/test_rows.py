@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import psycopg
+import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
@@ -104,6 +105,7 @@ def test_a_run_of_one_step_leaves_one_row_and_its_four_events(
     assert size < 1_000
 
 
+@pytest.mark.slow
 def test_each_step_more_leaves_one_row_more_of_few_bytes(
     url: str, namespace: str, open_engine: OpenEngine
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_run_of_one_stage_leaves_one_row_and_its_three_events(
     assert size < 750
 
 
+@pytest.mark.slow
 def test_a_step_writes_two_rows_beside_what_its_run_does(
     open_engine: OpenEngine, statements: Statements
 ) -> None:

@@ -128,6 +128,7 @@ def test_schedules_that_are_not_due_cost_nothing(
     assert host.cost(1, overlap) == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", [Overlap.ALLOW, Overlap.SKIP, Overlap.QUEUE])
 def test_a_hundred_that_are_due_cost_as_many_statements_as_ten(
     open_host: Callable[[str], Host], namespace: str, url: str, overlap: Overlap

@@ -56,6 +56,7 @@ class CountedTransactions:
         yield
 
 
+@pytest.mark.slow
 def test_signals_to_a_running_function_cost_no_heartbeat(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

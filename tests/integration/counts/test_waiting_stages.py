@@ -137,6 +137,7 @@ def start_children(worked: Worked, attempts: Sequence[Attempt]) -> None:
 # Work done elsewhere --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_suspending_many_stages_costs_no_more_statements_than_suspending_few(
     worked: Worked, statements: Statements
 ) -> None:
@@ -148,6 +149,7 @@ def test_suspending_many_stages_costs_no_more_statements_than_suspending_few(
     assert (within.commits, within.queries) == (1, 6)
 
 
+@pytest.mark.slow
 def test_a_check_that_finds_nothing_done_writes_its_job_and_nothing_of_its_run(
     worked: Worked, statements: Statements
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_check_that_finds_nothing_done_writes_its_job_and_nothing_of_its_run(
         assert not [sql for sql in writes if f"UPDATE {table}" in sql or f"INTO {table}" in sql]
 
 
+@pytest.mark.slow
 def test_a_check_that_fails_and_is_made_again_costs_what_one_does_that_finds_nothing(
     worked: Worked, statements: Statements
 ) -> None:
@@ -175,6 +178,7 @@ def test_a_check_that_fails_and_is_made_again_costs_what_one_does_that_finds_not
     assert (within.commits, within.queries) == (1, 3)
 
 
+@pytest.mark.slow
 def test_checks_that_find_the_work_done_cost_what_bodies_do(worked: Worked, statements: Statements) -> None:
     suspend_all(worked, claimed(worked, FEW + MANY, "elsewhere"))
     checks = iter([claim(worked, FEW), claim(worked, MANY)])
@@ -184,6 +188,7 @@ def test_checks_that_find_the_work_done_cost_what_bodies_do(worked: Worked, stat
     assert (within.commits, within.queries) == (1, 5)
 
 
+@pytest.mark.slow
 def test_many_checks_that_are_due_are_queued_with_one_write(worked: Worked, statements: Statements) -> None:
     def poll(number: int) -> Statements:
         # What other tests have left in this database is due too: it is asked for in all namespaces.
@@ -202,6 +207,7 @@ def test_many_checks_that_are_due_are_queued_with_one_write(worked: Worked, stat
     assert (many.commits, many.queries) == (1, 2 + worked.looks)
 
 
+@pytest.mark.slow
 def test_what_is_suspended_costs_a_worker_nothing_between_its_checks(
     worked: Worked, statements: Statements
 ) -> None:
@@ -222,6 +228,7 @@ def test_what_is_suspended_costs_a_worker_nothing_between_its_checks(
     assert many.written == 0
 
 
+@pytest.mark.slow
 def test_waking_what_waits_for_one_key_costs_the_same_however_much_it_is(
     worked: Worked, statements: Statements
 ) -> None:
@@ -243,6 +250,7 @@ def test_waking_what_waits_for_one_key_costs_the_same_however_much_it_is(
 # Tests ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("passed", "queries"),
     [
@@ -267,6 +275,7 @@ def test_settling_many_tests_costs_no_more_statements_than_settling_few(
 # Other runs -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_starting_many_children_costs_no_more_statements_than_starting_few(
     worked: Worked, statements: Statements
 ) -> None:
@@ -279,6 +288,7 @@ def test_starting_many_children_costs_no_more_statements_than_starting_few(
     assert (within.commits, within.queries) == (1, 9)
 
 
+@pytest.mark.slow
 def test_telling_many_of_the_ends_of_their_children_costs_no_more_statements_than_telling_few(
     worked: Worked, statements: Statements
 ) -> None:
@@ -309,6 +319,7 @@ def test_telling_many_of_the_ends_of_their_children_costs_no_more_statements_tha
     assert (many.commits, many.queries) == (1, 6)
 
 
+@pytest.mark.slow
 def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, statements: Statements) -> None:
     def tell(number: int) -> Statements:
         start_children(worked, claimed(worked, number, "parent"))
@@ -327,6 +338,7 @@ def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, stat
     assert (page.queries, pages.queries) == (per_page + 1, PAGES * per_page + 1)
 
 
+@pytest.mark.slow
 def test_a_wide_family_is_closed_by_the_page(worked: Worked, statements: Statements) -> None:
     def close(number: int) -> Statements:
         (run,) = worked.create(1, "family")
@@ -344,6 +356,7 @@ def test_a_wide_family_is_closed_by_the_page(worked: Worked, statements: Stateme
     assert (page.commits, many.commits) == (4, 3 + MANY // AT_ONCE)
 
 
+@pytest.mark.slow
 def test_the_children_of_many_parents_are_closed_in_one_commit(
     worked: Worked, statements: Statements
 ) -> None:
@@ -364,6 +377,7 @@ def test_the_children_of_many_parents_are_closed_in_one_commit(
 # Maps that may lose items ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_a_map_goes_on_without_is_closed_with_one_statement_however_much_it_is(
     worked: Worked, statements: Statements
 ) -> None:
@@ -394,6 +408,7 @@ def costly(worked: Worked, number: int) -> str:
     return run
 
 
+@pytest.mark.slow
 def test_work_of_an_ended_run_is_left_with_one_statement_more_however_much_it_is(
     worked: Worked, statements: Statements
 ) -> None:
@@ -413,6 +428,7 @@ def test_work_of_an_ended_run_is_left_with_one_statement_more_however_much_it_is
     assert (many.commits, many.queries) == (1, 6)
 
 
+@pytest.mark.slow
 def test_work_that_a_map_goes_on_without_is_left_with_one_statement_more(
     worked: Worked, statements: Statements
 ) -> None:

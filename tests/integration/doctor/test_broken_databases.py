@@ -263,6 +263,7 @@ def test_a_sound_database_is_sound(scene: Scene) -> None:
     assert (diagnosis.findings, diagnosis.is_sound, diagnosis.runs, diagnosis.blobs) == ((), True, 11, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("expected", "how"), **_ids(REPAIRED))
 def test_what_can_be_repaired_is_seen_and_repaired(
     scene: Scene, expected: set[tuple[str, str]], how: Break, request: pytest.FixtureRequest

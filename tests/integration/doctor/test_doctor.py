@@ -26,6 +26,7 @@ BUSY_FOR: Final = 3.0
 # What is not a run ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_of_a_run_that_is_gone_are_seen(scene: Scene) -> None:
     """They are left alone: their value is unknown."""
     ((key,),) = scene.sql("SELECT key FROM holdfast_runs WHERE id = 'new'")
@@ -178,6 +179,7 @@ def test_all_findings_are_counted_and_some_are_listed(scene: Scene) -> None:
         scene.engine.doctor(limit=-1)
 
 
+@pytest.mark.slow
 def test_it_looks_at_its_own_namespace_and_at_others_if_it_is_told_to(scene: Scene) -> None:
     other = Engine.open(scene.url, workflows=ALL, namespace="tenant-2")
     try:
@@ -203,6 +205,7 @@ def test_an_event_loop_can_ask(scene: Scene) -> None:
     assert anyio.run(ask) == 11
 
 
+@pytest.mark.slow
 def test_what_is_broken_is_found_on_whatever_page_it_is(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def _pay(scene: Scene) -> None:
     assert scene.found() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BROKEN.values(), ids=list(BROKEN))
 def test_work_that_nobody_would_cancel_is_seen_and_cancelled(left: Scene, how: str) -> None:
     left.sql(how)
@@ -51,6 +52,7 @@ def test_work_that_nobody_would_cancel_is_seen_and_cancelled(left: Scene, how: s
     _pay(left)
 
 
+@pytest.mark.slow
 def test_what_would_cancel_again_is_taken_away(left: Scene) -> None:
     (row,) = left.sql("SELECT number FROM holdfast_jobs WHERE run = '{left}'")
     columns = (
@@ -67,6 +69,7 @@ def test_what_would_cancel_again_is_taken_away(left: Scene) -> None:
     _pay(left)
 
 
+@pytest.mark.slow
 def test_what_was_cancelled_is_not_cancelled_again(left: Scene) -> None:
     _pay(left)
 

@@ -151,6 +151,7 @@ def app(aws: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.delitem(sys.modules, "app")
 
 
+@pytest.mark.slow
 def test_what_is_deployed_carries_out_its_workflows(app: Any, aws: FakeAws) -> None:
     source = EventSource(
         aws.client("sqs"), os.environ["JOBS_QUEUE_URL"], lambda event: app.on_jobs(event, FakeContext())

@@ -5,6 +5,8 @@ import re
 from functools import cache
 from itertools import chain
 
+import pytest
+
 from tests.integration.examples.pages import DOCS, ROOT, table
 
 PAGE = DOCS / "explanation" / "faults.md"
@@ -24,6 +26,7 @@ def named_in(path: str) -> frozenset[str]:
     return frozenset(node.name for node in found if node.name.startswith("test_"))
 
 
+@pytest.mark.slow
 def test_every_fault_is_held_by_tests_that_there_are() -> None:
     for heading, names in PARTS.items():
         rows = table(PAGE, heading)

@@ -108,6 +108,7 @@ def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=_name)
 def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -139,6 +140,7 @@ def test_the_readme_shows_the_smallest_examples_word_for_word() -> None:
     assert shown == [example.read_text() for example in examples]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_links_lead_to_what_is_there(page: Path) -> None:
     for link in links(page):
@@ -200,6 +202,7 @@ def test_the_page_of_errors_has_every_error_with_its_code() -> None:
         assert kind.code in listed.values(), kind
 
 
+@pytest.mark.slow
 def test_the_page_of_commands_has_every_command_in_forms_that_are_taken() -> None:
     page = DOCS / "reference" / "commands.md"
     shown = [

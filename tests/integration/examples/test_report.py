@@ -125,6 +125,7 @@ def test_a_page_of_nothing_is_a_page() -> None:
     assert "0 source files" in page
 
 
+@pytest.mark.slow
 def test_the_pipeline_gives_the_page_that_its_parts_give() -> None:
     root = sysconfig.get_path("stdlib")
 

@@ -20,6 +20,7 @@ def run(example: str, *arguments: str, folder: Path) -> "subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["hello.py", pytest.param("hello_pipeline.py", marks=pytest.mark.slow)])
 def test_hello_says_so_and_says_it_again(example: str, tmp_path: Path) -> None:
     for _ in range(2):

@@ -38,6 +38,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["howto/test-workflows.md"], indirect=True)
 def test_the_tests_of_the_page_of_testing_pass_and_its_golden_history_is_that_which_is_shown(
     page: Path,

@@ -68,6 +68,7 @@ def status(engine: Engine, id: str) -> RunStatus:
 # Runs of one key ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_maintenance")
 @pytest.mark.parametrize("limit", [1, 2])
 def test_runs_of_a_key_go_one_after_the_other(open_engine: OpenEngine, limit: int) -> None:
@@ -120,6 +121,7 @@ def test_what_was_lost_is_found_by_maintenance(open_engine: OpenEngine) -> None:
 # Later, and until when ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_begins_at_its_time(open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.1)
     began: list[datetime] = []
@@ -141,6 +143,7 @@ def test_a_run_begins_at_its_time(open_engine: OpenEngine, monkeypatch: pytest.M
     assert handle.info().status is RunStatus.COMPLETED
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_fails_and_its_body_is_cancelled(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +214,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_stored(
 # Ids that are taken ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_id_is_used_again_as_the_start_says(open_engine: OpenEngine) -> None:
     engine = open_engine(SIMPLE)
     first = engine.sync.start(SIMPLE(1), id="x")
@@ -238,6 +242,7 @@ def test_an_id_is_used_again_as_the_start_says(open_engine: OpenEngine) -> None:
 # Stages of which so many bodies run -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_maintenance")
 @pytest.mark.parametrize("most", [1, 3])
 def test_no_more_bodies_of_a_stage_run_than_may(open_engine: OpenEngine, most: int) -> None:

@@ -254,6 +254,7 @@ def test_costs_keep_every_digit(units: int) -> None:
     assert cost_units(cost) == units
 
 
+@pytest.mark.slow
 @given(st.lists(st.decimals(min_value=0, max_value=1000, places=9), max_size=20))
 async def test_totals_are_what_adding_up_by_hand_gives(costs: list[Decimal]) -> None:
     @stage

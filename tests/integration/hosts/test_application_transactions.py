@@ -131,6 +131,7 @@ def ids(engine: Engine) -> list[str]:
     return sorted(run.id for run in engine.sync.runs())
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_run_is_started_if_the_transaction_commits(given: Given, engine: Engine, seats: Seats) -> None:
     book(given, seats, "a1")
@@ -279,6 +280,7 @@ def test_values_arrive_as_they_were_given(given: Given, engine: Engine) -> None:
     assert engine.sync.handle(note, name).input() == {"text": long}
 
 
+@pytest.mark.slow
 @on_both
 def test_no_body_begins_before_the_commit(given: Given, engine: Engine) -> None:
     begun: list[int] = []
@@ -373,6 +375,7 @@ def test_a_savepoint_of_a_session_that_commits_is_no_commit(
 # What can't be used
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_connection_of_another_store_is_refused(
     given: Given,
@@ -689,6 +692,7 @@ _ASYNC_PAIRS: Final = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @_ASYNC_PAIRS
 def test_a_cancelled_call_stores_nothing_and_leaves_the_connection_to_its_application(
     pair: tuple[str, str], url: str, engine: Engine, seats: Seats
@@ -741,6 +745,7 @@ def test_a_call_that_waits_for_a_lock_is_cancelled_at_once(
     assert ids(engine) == ["one", "two"]
 
 
+@pytest.mark.slow
 @on_postgres
 def test_calls_that_wait_for_locks_hold_up_no_other_calls(url: str, engine: Engine) -> None:
     async def wait(entered: asyncio.Event) -> None:

@@ -93,6 +93,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looks
 
 
+@pytest.mark.slow
 async def test_a_worker_with_code_that_fits_has_it_go_on(open_engine: OpenEngine) -> None:
     await blocked(open_engine)
     mended = open_engine(sends)
@@ -138,6 +139,7 @@ async def test_a_round_comes_once_a_minute(open_engine: OpenEngine) -> None:
     assert mender.round() == ()
 
 
+@pytest.mark.slow
 async def test_what_is_blocked_again_and_again_is_left_to_people(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +167,7 @@ async def test_what_code_can_not_mend_is_left_to_people(
     assert status(changed) is RunStatus.BLOCKED
 
 
+@pytest.mark.slow
 async def test_many_are_looked_at_a_page_at_a_time(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

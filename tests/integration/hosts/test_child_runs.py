@@ -282,6 +282,7 @@ async def grandparent(depth: int) -> int:
     return 1 + await below(depth - 1)
 
 
+@pytest.mark.slow
 async def test_children_have_children(open_engine: OpenEngine) -> None:
     engine = open_engine(grandparent)
     async with Worker(engine):
@@ -353,6 +354,7 @@ async def tells(large: int) -> list[str]:
     return heard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [1, 100_000])
 async def test_a_child_is_sent_messages(open_engine: OpenEngine, large: int) -> None:
     engine = open_engine(tells, listens)
@@ -389,6 +391,7 @@ async def gives_up(what: str) -> str:
         return str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["function", "pipeline"])
 async def test_a_child_is_cancelled(open_engine: OpenEngine, what: str) -> None:
     engine = open_engine(gives_up, sleeps, taxi)

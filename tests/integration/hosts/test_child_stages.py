@@ -91,6 +91,7 @@ def status_of(engine: Engine, id: str) -> str:
     return engine.sync.handle(STANDS, id).info().status
 
 
+@pytest.mark.slow
 async def test_a_run_with_all_of_it(open_engine: OpenEngine) -> None:
     ran: Counter[str] = Counter()
 
@@ -162,6 +163,7 @@ async def test_a_stage_is_a_run_of_its_own(open_engine: OpenEngine) -> None:
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_map_over_children_over_children(open_engine: OpenEngine) -> None:
     middle = Pipeline("middle", input=int).pipe(double).pipe(stage(WIDENS))
     outer = Pipeline("outer", input=list[int]).map(stage(middle), limit=2)
@@ -201,6 +203,7 @@ async def test_a_child_that_is_cancelled_fails_its_parent(open_engine: OpenEngin
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_maps_may_lose_children(open_engine: OpenEngine) -> None:
     pipeline = Pipeline("w", input=list[int]).map(stage(FAILS), enough=TolerateFailures(share=0.5))
     engine = open_engine(pipeline)
@@ -215,6 +218,7 @@ async def test_maps_may_lose_children(open_engine: OpenEngine) -> None:
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_map_that_has_enough_gives_up_the_children_that_are_left(open_engine: OpenEngine) -> None:
     pipeline = Pipeline("w", input=list[int]).map(stage(STANDS), enough=AtLeast(1))
     engine = open_engine(pipeline)
@@ -255,6 +259,7 @@ async def test_a_parent_that_ends_ends_its_children_or_lets_them_go(
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_cancelling_goes_all_the_way_down(open_engine: OpenEngine) -> None:
     middle = Pipeline("middle", input=int).pipe(stage(STANDS))
     outer = Pipeline("outer", input=int).pipe(stage(middle))
@@ -364,6 +369,7 @@ async def test_what_earlier_stages_gave_that_were_skipped_or_were_children(open_
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_why_says_that_nobody_has_the_code_of_a_child(open_engine: OpenEngine, url: str) -> None:
     """A child got a new version and its parent did not, so old workers claim jobs whose child they cannot start."""
     if url == "memory://":

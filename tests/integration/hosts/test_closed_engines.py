@@ -38,6 +38,7 @@ async def _run_once(engine: Engine, number: int) -> float:
         return time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_engine_that_is_opened_again_is_as_new(open_engine: OpenEngine) -> None:
     engine = open_engine(adds)
@@ -189,6 +190,7 @@ async def test_threads_of_the_application_are_not_waited_for(open_engine: OpenEn
                 limiter.release_on_behalf_of(number)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_sync_code_of_many_threads_can_ask_the_async_engine(open_engine: OpenEngine) -> None:
     engine = open_engine(adds)

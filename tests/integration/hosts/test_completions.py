@@ -122,6 +122,7 @@ async def sent(number: int) -> str:
     return SENT[number - 1]
 
 
+@pytest.mark.slow
 async def test_a_value_is_given_once_and_may_be_given_again(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     async with Worker(engine):
@@ -141,6 +142,7 @@ async def test_a_value_is_given_once_and_may_be_given_again(open_engine: OpenEng
     assert check(snapshot_of(engine.core.stores.persistence)) == []
 
 
+@pytest.mark.slow
 async def test_a_completion_can_be_failed(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     async with Worker(engine):
@@ -163,6 +165,7 @@ async def test_another_outcome_is_refused_once_one_was_received(open_engine: Ope
         assert [message.state for message in await run.messages()] == ["received"]
 
 
+@pytest.mark.slow
 async def test_the_first_of_several_outcomes_counts(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(look_late)
     async with Worker(engine):
@@ -187,6 +190,7 @@ async def look_later() -> list[str]:
     return list(await asyncio.gather(outcome_of(completion), outcome_of(completion)))
 
 
+@pytest.mark.slow
 async def test_a_value_of_another_type_after_the_first_holds_up_nothing(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(look_later)
     async with Worker(engine):
@@ -223,6 +227,7 @@ async def test_the_result_of_a_step_is_no_secret(open_engine: OpenEngine) -> Non
         assert await run.result(timeout=SOON) == "True by nobody"
 
 
+@pytest.mark.slow
 async def test_a_value_of_another_type_is_skipped_and_shown(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     async with Worker(engine):
@@ -247,6 +252,7 @@ async def test_a_wait_that_timed_out_can_be_repeated(open_engine: OpenEngine) ->
         assert await run.result(timeout=SOON) == "True by nobody"
 
 
+@pytest.mark.slow
 async def test_a_token_of_an_earlier_generation_is_unknown(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(again)
     async with Worker(engine):
@@ -260,6 +266,7 @@ async def test_a_token_of_an_earlier_generation_is_unknown(open_engine: OpenEngi
         assert await run.result(timeout=SOON) == "True by second"
 
 
+@pytest.mark.slow
 async def test_a_value_outlives_the_worker_that_made_its_token(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     run = await engine.start(approve())
@@ -271,6 +278,7 @@ async def test_a_value_outlives_the_worker_that_made_its_token(open_engine: Open
     assert [token] == SENT
 
 
+@pytest.mark.slow
 async def test_a_token_that_is_made_up_stores_nothing(open_engine: OpenEngine) -> None:
     engine: Engine = open_engine(approve)
     async with Worker(engine):
@@ -323,6 +331,7 @@ async def test_values_that_cannot_be_stored_are_refused_where_they_are_declared(
     assert isinstance(failed.value.__cause__, DefinitionError)
 
 
+@pytest.mark.slow
 def test_synchronous_code_completes_too(open_engine: OpenEngine) -> None:
     engine = open_engine(approve).sync
     with engine, Worker(engine):

@@ -68,6 +68,7 @@ def open_runs(engine: Engine, key: str) -> tuple[int, int]:
     return (found[place].under_way, found[place].waiting) if place in found else (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("full", "waiting", "most"), [("replace", 1, 3), ("refuse", 2, 4), ("terminate", 0, 2), ("return", 1, 3)]
 )
@@ -137,6 +138,7 @@ def test_a_start_says_whom_it_ended_and_why_says_so(open_engine: OpenEngine) -> 
     assert later[1].why()[0].text.endswith(" 2 runs are before it.")
 
 
+@pytest.mark.slow
 def test_a_child_run_that_is_refused_fails_its_call(open_engine: OpenEngine) -> None:
     engine = open_engine(waits, alone, tries, starts_bounded)
     holder = engine.sync.start(waits(1), concurrency=Concurrency("one"))

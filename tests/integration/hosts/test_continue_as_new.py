@@ -172,6 +172,7 @@ async def first(text: str) -> str:
     return await continue_as_new(second(f"{text} as the first"))
 
 
+@pytest.mark.slow
 async def test_it_may_go_on_as_another_function_whose_code_may_be_missing(tmp_path: Path) -> None:
     async with Engine.open(f"sqlite:///{tmp_path}/x.db", workflows=[first]) as engine, Worker(engine):
         run = await engine.start(first("began"), id="x")
@@ -341,6 +342,7 @@ async def shifts(shift: int = 1, last: int = 2) -> list[bool]:
     return [is_new, patched("later")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", [0, 5])
 def test_updates_are_answered_before_it_goes_on_or_by_who_goes_on(
     open_engine: OpenEngine, cache: int
@@ -378,6 +380,7 @@ def test_updates_are_answered_before_it_goes_on_or_by_who_goes_on(
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_what_it_shows_is_shown_until_something_else_is(open_engine: OpenEngine) -> None:
     engine = open_engine(shifts)
     handle = engine.sync.handle(shifts, "x")
@@ -398,6 +401,7 @@ async def test_what_it_shows_is_shown_until_something_else_is(open_engine: OpenE
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_an_update_can_not_have_it_go_on(open_engine: OpenEngine) -> None:
     engine = open_engine(shifts)
     handle = engine.sync.handle(shifts, "x")
@@ -427,6 +431,7 @@ async def reluctant() -> str:
         return "refused"
 
 
+@pytest.mark.slow
 async def test_who_may_not_go_on_takes_updates_again(open_engine: OpenEngine) -> None:
     engine = open_engine(reluctant)
     handle = engine.sync.handle(reluctant, "x")

@@ -109,6 +109,7 @@ piped = (
 )
 
 
+@pytest.mark.slow
 def test_the_outermost_function_says_how_it_is_called(open_engine: OpenEngine) -> None:
     notes.clear()
     engine = open_engine(calls_all, takes_back, piped, steps=KINDS[2:4])

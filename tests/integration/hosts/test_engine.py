@@ -301,6 +301,7 @@ def test_starting_twice_with_one_key_starts_once(open_engine: OpenEngine, text: 
         engine.sync.start(TEXT(text + "!"), idempotency_key="k")
 
 
+@pytest.mark.slow
 def test_many_are_started_together_each_as_it_would_be_alone(open_engine: OpenEngine) -> None:
     """More than fit in one transaction, in order, of several workflows."""
     engine = open_engine(SIMPLE, TEXT)
@@ -529,6 +530,7 @@ class Counting:
         self._inner.close()
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_five_hundred_wait_at_once_without_asking_again_and_again(
@@ -599,6 +601,7 @@ def test_tables_are_not_made_by_an_engine_that_is_told_not_to(tmp_path: Path) ->
     careful.core.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "advice"),
     [
@@ -629,6 +632,7 @@ def test_two_workflows_of_one_name_and_version_are_refused() -> None:
         )
 
 
+@pytest.mark.slow
 def test_an_engine_can_be_used_in_another_namespace(tmp_path: Path) -> None:
     """It shares the connections and the code; runs, keys and handles are those of the other namespace."""
     url = f"sqlite:///{tmp_path / 'namespaces.db'}"

@@ -140,6 +140,7 @@ async def test_a_state_that_is_too_large_for_a_row_is_given_whole(open_engine: O
     assert service.cancelled.total() == 1
 
 
+@pytest.mark.slow
 async def test_the_work_of_a_run_past_its_deadline_is_cancelled(open_engine: OpenEngine) -> None:
     service = Service()
     engine = open_engine(service.pipeline)
@@ -302,6 +303,7 @@ async def test_a_run_is_removed_once_its_work_is_cancelled(open_engine: OpenEngi
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_code_that_has_nothing_to_cancel_with_leaves_it_to_code_that_has(
     url: str, open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ async def test_what_is_done_already_is_not_waited_for(open_engine: OpenEngine) -
     assert "stage.suspended" not in types_of(engine.sync.handle(service.pipeline, "x"))
 
 
+@pytest.mark.slow
 async def test_nobody_is_needed_while_it_waits_and_another_worker_asks(
     url: str, open_engine: OpenEngine
 ) -> None:
@@ -224,6 +225,7 @@ async def test_a_check_that_fails_is_made_again_and_what_it_raised_can_be_read(
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_check_that_takes_too_long_is_made_again_and_that_can_be_read(
     open_engine: OpenEngine,
 ) -> None:

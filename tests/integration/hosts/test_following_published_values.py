@@ -76,6 +76,7 @@ async def all_of(values: AsyncIterator[object]) -> list[object]:
     return [value async for value in values]
 
 
+@pytest.mark.slow
 async def test_values_are_followed_from_the_first_to_the_end(open_engine: OpenEngine) -> None:
     engine = open_engine(report)
     run = await engine.start(report(5), id="r")
@@ -139,6 +140,7 @@ async def test_a_run_that_ends_without_a_value_is_not_waited_for(open_engine: Op
             assert (await stopped.info()).status is RunStatus.CANCELLED
 
 
+@pytest.mark.slow
 def test_synchronous_code_waits_and_follows_too(open_engine: OpenEngine) -> None:
     engine = open_engine(report, wait_then_publish).sync
     with engine:

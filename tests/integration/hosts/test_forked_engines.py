@@ -101,6 +101,7 @@ def test_children_use_the_engine_that_their_parent_goes_on_using(url: str, names
     assert runs == completed >= 2 + 3 * CHILDREN
 
 
+@pytest.mark.slow
 def test_a_child_of_a_process_that_used_memory_is_refused() -> None:
     assert "visible nowhere else" in _run("-c", REFUSED, "memory://", "-")
 

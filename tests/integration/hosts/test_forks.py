@@ -73,6 +73,7 @@ async def buys(order: str) -> list[str]:
     return [drawn, str(size), given, word, paid, await child.result()]
 
 
+@pytest.mark.slow
 async def test_it_keeps_what_came_before_the_step_that_failed(open_engine: OpenEngine) -> None:
     engine = open_engine(buys, later)
     bugs.add("charge")
@@ -96,6 +97,7 @@ async def test_it_keeps_what_came_before_the_step_that_failed(open_engine: OpenE
         sound(engine)
 
 
+@pytest.mark.slow
 async def test_many_forks_of_many_runs_at_once(open_engine: OpenEngine) -> None:
     engine = open_engine(lines)
     async with Worker(engine):
@@ -210,6 +212,7 @@ async def asks() -> list[str]:
     return [first, await answers()]
 
 
+@pytest.mark.slow
 async def test_a_child_run_that_was_cancelled_with_its_parent_is_started_anew(
     open_engine: OpenEngine,
 ) -> None:

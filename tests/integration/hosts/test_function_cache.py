@@ -155,6 +155,7 @@ def test_a_run_that_was_cancelled_or_paused_meanwhile_goes_on_from_memory_too(
     sound(engine)
 
 
+@pytest.mark.slow
 def test_another_generation_of_a_run_is_another_function(open_engine: OpenEngine) -> None:
     engine = open_engine(sums)
     host = ServerlessHost(engine, function_cache=5)
@@ -194,6 +195,7 @@ def test_what_makes_room_gives_no_money_back(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 async def test_a_worker_keeps_functions_until_it_ends(open_engine: OpenEngine) -> None:
     engine = open_engine(sums)
     before = in_memory()
@@ -236,6 +238,7 @@ async def both() -> None:
     await asyncio.gather(takes_long(), fails_at_first())
 
 
+@pytest.mark.slow
 async def test_a_paused_run_with_a_step_under_way_waits_for_it_and_does_nothing_else(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +311,7 @@ print("ends", flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [pytest.param("serverless", marks=pytest.mark.slow), "worker"])
 def test_a_program_that_just_ends_has_no_effects(tmp_path: Path, host: str) -> None:
     script = tmp_path / "ends.py"

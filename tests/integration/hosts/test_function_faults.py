@@ -208,6 +208,7 @@ async def computes() -> bool:
     return NEIGHBOURS_ARE_DONE.wait(SOON)  # stands for what takes a processor that long
 
 
+@pytest.mark.slow
 async def test_a_function_that_computes_for_long_holds_up_no_other(open_engine: OpenEngine) -> None:
     NEIGHBOURS_ARE_DONE.clear()
     engine = open_engine(computes, neighbour)
@@ -220,6 +221,7 @@ async def test_a_function_that_computes_for_long_holds_up_no_other(open_engine: 
             assert await slow.result()
 
 
+@pytest.mark.slow
 async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +339,7 @@ async def spins(at_first: bool) -> int:
     return await fine(7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_first", [True, False], ids=["from the start", "after a step"])
 async def test_a_function_that_computes_without_end_blocks_its_run_and_no_other(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch, at_first: bool

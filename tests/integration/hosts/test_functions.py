@@ -175,6 +175,7 @@ async def test_a_call_that_is_never_awaited_is_not_done_and_told_of(
     assert said.endswith("was called but never awaited, so it did not run")
 
 
+@pytest.mark.slow
 async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ async def two_steps(order: str) -> list[str]:
     return [*first, *await pack("second")]
 
 
+@pytest.mark.slow
 async def test_another_worker_goes_on_from_the_history(open_engine: OpenEngine) -> None:
     engine = open_engine(two_steps)
     engine.sync.start(two_steps("first"), id="x")
@@ -231,6 +233,7 @@ def rewritten(name: str) -> Workflow[[str], list[str]]:
     return other
 
 
+@pytest.mark.slow
 async def test_code_that_asks_for_something_else_blocks_the_run_until_it_is_mended(
     open_engine: OpenEngine, url: str
 ) -> None:
@@ -267,6 +270,7 @@ async def never_rests() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "code"), [(waits_for_nothing, "stuck"), (never_rests, "workflow_stalled")])
 async def test_a_function_that_never_gets_on_is_blocked_and_its_neighbours_are_not(
     open_engine: OpenEngine, wrong: Workflow[[], None], code: str
@@ -406,6 +410,7 @@ def held(engine: Engine) -> list[object]:
     return [job for of_run in jobs.values() for job in of_run.values() if job.state == "paused"]
 
 
+@pytest.mark.slow
 async def test_many_runs_are_recorded_together(open_engine: OpenEngine) -> None:
     @workflow
     async def chain(steps: int) -> int:

@@ -67,6 +67,7 @@ def sound(engine: Engine) -> bool:
 # Debounce.
 
 
+@pytest.mark.slow
 def test_a_debounced_run_begins_when_no_start_comes_and_gets_the_last_input(open_engine: OpenEngine) -> None:
     engine = open_engine(reindex)
     handles = [
@@ -189,6 +190,7 @@ def test_a_child_run_and_a_run_of_a_schedule_are_runs_of_their_own(open_engine: 
 # Concurrent starts, lost commits.
 
 
+@pytest.mark.slow
 def test_no_start_of_many_threads_and_engines_is_lost_or_gathered_twice(open_engine: OpenEngine) -> None:
     """Engines have connections of their own, as processes do. Runs begin meanwhile."""
 

@@ -61,6 +61,7 @@ ON_LOOP = Pipeline("on_loop", input=int).pipe(attrs.evolve(hangs_once, heartbeat
 IN_THREAD = Pipeline("in_thread", input=int).pipe(attrs.evolve(hangs_in_a_thread, heartbeat_timeout=SHORT))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("pipeline", [ON_LOOP, IN_THREAD], ids=lambda one: one.name)
 def test_a_body_that_hangs_is_cancelled_and_the_next_attempt_goes_on_where_it_was(
@@ -81,6 +82,7 @@ def test_a_body_that_hangs_is_cancelled_and_the_next_attempt_goes_on_where_it_wa
     assert worker.stats().settled == 1  # what the silent body gave was not
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.usefixtures("quick")
 def test_a_body_that_is_heard_from_lives_for_as_long_as_it_likes(open_engine: OpenEngine) -> None:

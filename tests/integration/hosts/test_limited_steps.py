@@ -70,6 +70,7 @@ def sound(engine: Engine) -> None:
     assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
+@pytest.mark.slow
 async def test_so_many_calls_of_all_workflows_are_under_way_at_a_time(open_engine: OpenEngine) -> None:
     engine = open_engine(index, search)
     async with Worker(engine), Worker(engine):
@@ -145,6 +146,7 @@ async def chat(upto: int) -> int:
     return sum(await asyncio.gather(*map(ask, range(upto))))
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 async def test_no_more_start_in_a_time_than_the_rate_says(open_engine: OpenEngine) -> None:
     calls = sized(5, 7)

@@ -162,6 +162,7 @@ async def good(number: int) -> int:
     return await innocent(number)
 
 
+@pytest.mark.slow
 async def test_a_step_that_kills_is_given_up_after_its_tries_and_takes_nobody_along(
     open_engine: OpenEngine,
 ) -> None:
@@ -196,6 +197,7 @@ async def both(number: int) -> list[str]:
     return list(await asyncio.gather(*(came_to(one) for one in range(number))))
 
 
+@pytest.mark.slow
 async def test_of_steps_at_once_only_the_one_that_kills_is_given_up(open_engine: OpenEngine) -> None:
     """Lost steps start one at a time, though the function called them concurrently."""
     engine = open_engine(both)
@@ -227,6 +229,7 @@ async def patient(number: int) -> int:
     return await unlucky(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 3])
 async def test_a_node_that_dies_three_times_uses_up_no_tries(open_engine: OpenEngine, runs: int) -> None:
     engine = open_engine(patient)
@@ -306,6 +309,7 @@ async def test_a_compensation_that_kills_blocks_its_run_and_is_resumed(open_engi
     assert (await handle.info()).status == "failed"
 
 
+@pytest.mark.slow
 async def test_a_function_is_no_suspect_any_more_once_what_was_lost_has_ended(
     open_engine: OpenEngine,
 ) -> None:

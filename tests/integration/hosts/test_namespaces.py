@@ -1,5 +1,7 @@
 """Quotas of namespaces under concurrent starts, and namespaces that are deleted, on every store."""
 
+import pytest
+
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
@@ -49,6 +51,7 @@ def test_concurrent_starts_never_exceed_a_quota(open_engine: OpenEngine) -> None
     assert sum(in_threads(THREADS, start)) == THREADS * EACH - 3
 
 
+@pytest.mark.slow
 def test_a_purged_namespace_is_gone(open_engine: OpenEngine, namespace: str) -> None:
     engine = open_engine(ECHO)
     other = beside(engine, f"{namespace}-other")

@@ -78,6 +78,7 @@ def sound(engine: Engine) -> bool:
     return check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
+@pytest.mark.slow
 def test_no_level_is_ever_over_its_limit_whatever_many_threads_do(open_engine: OpenEngine) -> None:
     """Four threads start and end runs of the same tenants; a fifth looks meanwhile. In the end every level is full."""
     engine = open_engine(waits)
@@ -116,6 +117,7 @@ def test_no_level_is_ever_over_its_limit_whatever_many_threads_do(open_engine: O
     )  # each tenant has one user that is even
 
 
+@pytest.mark.slow
 def test_a_worker_brings_all_runs_to_their_end(open_engine: OpenEngine) -> None:
     engine = open_engine(quick)
     runs = [

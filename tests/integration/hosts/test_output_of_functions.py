@@ -257,6 +257,7 @@ class Counting:
         return 1
 
 
+@pytest.mark.slow
 async def test_wrong_arguments_are_refused_in_each_replay(open_engine: OpenEngine) -> None:
     refused: list[str] = []
 

@@ -61,6 +61,7 @@ async def halves(numbers: list[int], limit: int | None) -> list[float]:
     return await parallel_map(halve, numbers, limit=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 3, 100, None])
 async def test_results_are_in_the_order_of_the_items(open_engine: OpenEngine, limit: int | None) -> None:
     engine = open_engine(halves)
@@ -103,6 +104,7 @@ async def tolerant(numbers: list[int], tolerated: int) -> tuple[list[float], lis
     return list(found.results), [(one.index, one.error) for one in found.failures]
 
 
+@pytest.mark.slow
 async def test_a_policy_tolerates_failures_and_tries_every_item(open_engine: OpenEngine) -> None:
     engine = open_engine(tolerant)
     async with Worker(engine):

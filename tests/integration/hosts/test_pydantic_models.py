@@ -65,6 +65,7 @@ def order(*prices: float) -> Order:
     return Order(id="a", lines=[Line(name="tea", unitPrice=price) for price in prices])
 
 
+@pytest.mark.slow
 def test_models_go_through_a_pipeline_and_its_store(url: str) -> None:
     with Engine.open(url, workflows=[ORDERS, PLAIN]).sync as engine, Worker(engine):
         made = engine.start(ORDERS(order(3, 5)), id="order-1").result(timeout=SOON)
@@ -74,6 +75,7 @@ def test_models_go_through_a_pipeline_and_its_store(url: str) -> None:
     assert made == Bill(expected, 4.0)
 
 
+@pytest.mark.slow
 def test_what_a_body_gives_is_held_to_its_model(url: str) -> None:
     with (
         Engine.open(url, workflows=[FREE]).sync as engine,
@@ -83,6 +85,7 @@ def test_what_a_body_gives_is_held_to_its_model(url: str) -> None:
         engine.run(FREE(order(3)))
 
 
+@pytest.mark.slow
 def test_an_input_that_is_no_longer_its_model_is_refused_before_anything_is_stored(url: str) -> None:
     changed = order(3, 5)
     changed.lines[1].price = -1

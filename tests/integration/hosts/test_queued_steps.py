@@ -122,6 +122,7 @@ async def test_a_worker_that_has_the_step_alone_does_it_and_one_without_never_ta
     sound(functions)
 
 
+@pytest.mark.slow
 async def test_what_it_raises_is_tried_again_and_comes_back_as_itself(open_engine: OpenEngine) -> None:
     engine = open_engine(index)
     async with Worker(engine):
@@ -136,6 +137,7 @@ async def test_what_it_raises_is_tried_again_and_comes_back_as_itself(open_engin
     sound(engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lost", "gives"), [(1, "done"), pytest.param(5, "lost", marks=pytest.mark.slow)])
 async def test_a_worker_that_is_lost_with_it_is_counted(
     open_engine: OpenEngine, lost: int, gives: str
@@ -212,6 +214,7 @@ async def test_one_that_nobody_waits_for_any_more_is_taken_out_of_its_queue_and_
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_timeout_of_the_function_and_one_of_the_step(open_engine: OpenEngine) -> None:
     @step(queue="gpu", timeout=timedelta(milliseconds=50), retry=Retry(attempts=1))
     async def hang() -> None:
@@ -342,6 +345,7 @@ def jobs(engine: Engine) -> list[Job]:
     return [job for of_run in of_runs for job in of_run.values()]
 
 
+@pytest.mark.slow
 async def test_one_that_takes_nothing_back_blocks_its_run_until_somebody_has_looked(
     open_engine: OpenEngine,
 ) -> None:
@@ -361,6 +365,7 @@ async def test_one_that_takes_nothing_back_blocks_its_run_until_somebody_has_loo
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_function_that_is_blocked_holds_its_steps_too(open_engine: OpenEngine) -> None:
     @workflow
     async def index() -> None:

@@ -39,6 +39,7 @@ class Starts:
 CALLS: Final = sized(25, 45)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("map_limit", [1_000, pytest.param(7, marks=pytest.mark.slow)])
 def test_two_workers_together_start_no_more_than_the_limit(open_engine: OpenEngine, map_limit: int) -> None:
@@ -66,6 +67,7 @@ def test_two_workers_together_start_no_more_than_the_limit(open_engine: OpenEngi
     assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_workers_that_come_late_start_no_more_than_the_limit(open_engine: OpenEngine) -> None:
     """A backlog does not start at once. Tenants do not wait for each other."""

@@ -91,6 +91,7 @@ def run_of(engine: Engine, id: str) -> SyncRunHandle[object]:
     return SyncRunHandle(engine.sync.client, id, object)
 
 
+@pytest.mark.slow
 async def test_child_runs_and_parents_are_listed(open_engine: OpenEngine) -> None:
     engine = open_engine(sell, parcel)
     async with Worker(engine):
@@ -126,6 +127,7 @@ async def test_child_runs_and_parents_are_listed(open_engine: OpenEngine) -> Non
     ]
 
 
+@pytest.mark.slow
 async def test_a_rerun_lists_the_child_runs_that_it_keeps(open_engine: OpenEngine) -> None:
     engine = open_engine(sell, parcel)
     async with Worker(engine):
@@ -267,6 +269,7 @@ async def test_an_active_run_lasts_until_now(open_engine: OpenEngine) -> None:
     assert (details.job_count, details.steps, details.history, details.is_whole) == (1, (), None, True)
 
 
+@pytest.mark.slow
 async def test_the_number_of_queries_does_not_grow_with_the_run(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

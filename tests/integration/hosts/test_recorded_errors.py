@@ -101,6 +101,7 @@ async def handles() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_handlers_read_the_same_whoever_has_raised_it(open_engine: OpenEngine) -> None:
     with open_engine(handles, child, steps=[decline_in_a_queue]).sync as engine, Worker(engine):
         found = engine.start(handles()).result(timeout=SOON)
@@ -123,6 +124,7 @@ def staged(number: int) -> int:
 STAGED = Pipeline("staged", input=int).pipe(staged)
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_run_has_its_error_as_the_cause(open_engine: OpenEngine) -> None:
     with open_engine(fails, child, STAGED).sync as engine, Worker(engine):
         for call in (child(), STAGED(3)):

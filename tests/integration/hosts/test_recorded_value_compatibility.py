@@ -241,6 +241,7 @@ ROWS: dict[Callable[[Any], Made], int] = {
 """The number of the history row with the unreadable value."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(ROWS))
 async def test_a_run_waits_for_code_that_reads_what_is_recorded(
     open_engine: OpenEngine, kind: Callable[[Any], Made]
@@ -304,6 +305,7 @@ def of_queue(name: str) -> Made:
     return [order_of], [charge_of]
 
 
+@pytest.mark.slow
 async def test_a_step_in_a_queue_whose_parameter_was_renamed_is_asked_for_again(
     open_engine: OpenEngine,
 ) -> None:
@@ -351,6 +353,7 @@ async def ready_in_slow_queue(open_engine: OpenEngine, pipeline: Pipeline[Any, A
     return engine
 
 
+@pytest.mark.slow
 async def test_a_stage_that_cannot_read_what_it_is_given_waits_for_code_that_can(
     open_engine: OpenEngine,
 ) -> None:
@@ -394,6 +397,7 @@ def of_beats(shipping: Any) -> Made:
     return [order], []
 
 
+@pytest.mark.slow
 async def test_a_step_that_cannot_read_its_last_heartbeat_blocks_its_run_and_does_not_fail(
     open_engine: OpenEngine,
 ) -> None:

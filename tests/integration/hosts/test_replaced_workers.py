@@ -53,6 +53,7 @@ def flaky(number: int) -> int:
 pipe = Pipeline("pipe", input=int).pipe(flaky)
 
 
+@pytest.mark.slow
 async def test_a_sleeper_goes_on_with_the_worker_that_comes(open_engine: OpenEngine) -> None:
     """A sleeping function and a stage that waits for a retry: only the first worker knew of them."""
     tries.clear()

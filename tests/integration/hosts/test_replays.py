@@ -298,6 +298,7 @@ def test_an_input_that_does_not_fit_any_more_is_told(recorded: dict[str, RunHist
         replay(recorded["returned"], takes_a_number)
 
 
+@pytest.mark.slow
 def test_code_that_never_rests_is_told(recorded: dict[str, RunHistory]) -> None:
     async def restless(order: str) -> None:
         del order

@@ -94,6 +94,7 @@ def again(url: str, engine: Engine, code: Code, open_engine: OpenEngine) -> Engi
     )
 
 
+@pytest.mark.slow
 def test_fixed_code_goes_on_where_it_failed_and_runs_nothing_twice(url: str, open_engine: OpenEngine) -> None:
     old, engine = failed(open_engine)
     code = Code(fixed=True)
@@ -114,6 +115,7 @@ def test_fixed_code_goes_on_where_it_failed_and_runs_nothing_twice(url: str, ope
     assert len({*old.keys, *code.keys}) == 3
 
 
+@pytest.mark.slow
 def test_old_generations_stay_readable(url: str, open_engine: OpenEngine) -> None:
     old, engine = failed(open_engine)
     run = engine.sync.handle(old.pipeline, "x")

@@ -76,6 +76,7 @@ async def parent(again: bool = True) -> list[object]:
     return [info.id, info.generation, info.parent, dict(info.attributes), await kid.result()]
 
 
+@pytest.mark.slow
 async def test_a_function_knows_its_run_its_generation_and_its_parent(open_engine: OpenEngine) -> None:
     engine = open_engine(parent, child)
     async with Worker(engine):
@@ -120,6 +121,7 @@ async def asker(whom: str) -> str:
     return await answer.receive()
 
 
+@pytest.mark.slow
 async def test_a_run_replies_to_the_sender_of_a_message(open_engine: OpenEngine) -> None:
     engine = open_engine(oracle, asker)
     async with Worker(engine):
@@ -163,6 +165,7 @@ async def player(other: str, first: bool) -> int:
     return ROUNDS
 
 
+@pytest.mark.slow
 async def test_runs_that_signal_each_other_lose_nothing(open_engine: OpenEngine) -> None:
     engine = open_engine(player)
     async with Worker(engine), Worker(engine):
@@ -189,6 +192,7 @@ async def crowded(others: list[str]) -> int:
     return sum([await ball.receive() for _ in range(3)])
 
 
+@pytest.mark.slow
 async def test_a_run_signals_many_runs_and_itself_at_once(open_engine: OpenEngine) -> None:
     engine = open_engine(crowded, outside)
     async with Worker(engine):

@@ -47,6 +47,7 @@ def test_two_workers_start_no_more_than_the_rate_and_at_once_when_it_fits(
     assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
+@pytest.mark.slow
 def test_a_worker_learns_of_rates_that_only_starts_have(open_engine: OpenEngine) -> None:
     """None of its workflows has a rate, and its next maintenance is later than the last start fits."""
     starts: list[float] = []

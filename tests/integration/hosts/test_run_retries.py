@@ -78,6 +78,7 @@ async def order(succeeds_at: int) -> str:
         return f"not paid: {error.__cause__!r}"
 
 
+@pytest.mark.slow
 async def test_a_run_is_retried_until_it_completes(open_engine: OpenEngine, calls: list[str]) -> None:
     engine = open_engine(pay)
     async with Worker(engine):
@@ -95,6 +96,7 @@ async def test_a_run_is_retried_until_it_completes(open_engine: OpenEngine, call
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_run_that_uses_up_its_attempts_fails(open_engine: OpenEngine, calls: list[str]) -> None:
     engine = open_engine(pay)
     async with Worker(engine):
@@ -111,6 +113,7 @@ async def test_sync_callers_wait_for_the_last_attempt_too(calls: list[str]) -> N
             assert await anyio.to_thread.run_sync(lambda: engine.sync.run(pay(2))) == 2
 
 
+@pytest.mark.slow
 async def test_a_parent_sees_only_the_last_attempt(open_engine: OpenEngine, calls: list[str]) -> None:
     engine = open_engine(order, pay)
     async with Worker(engine):
@@ -369,6 +372,7 @@ async def test_steps_and_stages_have_the_default_of_the_engine(kind: str, attemp
     assert len(found) + extra == attempts
 
 
+@pytest.mark.slow
 async def test_a_run_keeps_the_default_with_which_it_was_started(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.db"
     async with Engine.open(url, workflows=[asks, asking], retry=DEFAULT) as engine:

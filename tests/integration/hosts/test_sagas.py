@@ -121,6 +121,7 @@ async def test_what_goes_well_is_not_taken_back(open_engine: OpenEngine) -> None
     assert DONE == ["charge a USD", "reserve a", "ship a"]
 
 
+@pytest.mark.slow
 async def test_a_failure_takes_back_what_was_done_in_reverse_order(open_engine: OpenEngine) -> None:
     TROUBLE.append("ship")
     engine = open_engine(fulfil)
@@ -132,6 +133,7 @@ async def test_a_failure_takes_back_what_was_done_in_reverse_order(open_engine: 
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_step_that_failed_is_not_taken_back(open_engine: OpenEngine) -> None:
     TROUBLE.append("reserve")
     engine = open_engine(fulfil)
@@ -271,6 +273,7 @@ async def test_a_function_that_goes_on_all_the_same_has_its_result(open_engine: 
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_run_past_its_deadline_takes_back_what_it_has_done_and_fails(open_engine: OpenEngine) -> None:
     """The deadline ends a function like a cancellation: it runs its compensations."""
     engine = open_engine(waits)
@@ -307,6 +310,7 @@ async def test_a_paused_run_that_is_cancelled_cleans_up(open_engine: OpenEngine)
     sound(engine)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_takes_over_goes_on_taking_back(open_engine: OpenEngine) -> None:
     TROUBLE.extend(["ship", "refund"])
     engine = open_engine(fulfil)

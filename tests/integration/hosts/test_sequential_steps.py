@@ -109,6 +109,7 @@ async def test_what_a_step_sets_in_its_context_no_other_sees(open_engine: OpenEn
             assert await handle.result(timeout=SOON) == ["nobody"] * LENGTH
 
 
+@pytest.mark.slow
 async def test_nobody_is_woken_for_steps_that_follow_each_other(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ async def test_a_message_is_heard_between_them(open_engine: OpenEngine) -> None:
         assert await handle.result(timeout=SOON) > 1
 
 
+@pytest.mark.slow
 async def test_a_pause_holds_the_next_one(open_engine: OpenEngine) -> None:
     engine = open_engine(count_slowly)
     async with Worker(engine):
@@ -155,6 +157,7 @@ def paused_at(run: SyncRunHandle[Any]) -> int:
     return next(row.number for row in run.history() if row.type == "run.paused")
 
 
+@pytest.mark.slow
 async def test_what_the_store_does_not_answer_is_sent_again_and_stored_once(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -506,6 +506,7 @@ def test_maintenance_wakes_what_is_due(open_engine: OpenEngine, called: Called) 
     assert engine.sync.handle(pipeline, "x").result() == 7
 
 
+@pytest.mark.slow
 def test_maintenance_brings_back_the_jobs_of_a_function_that_was_killed(open_engine: OpenEngine) -> None:
     engine = open_engine(SIMPLE)
     engine.sync.start(SIMPLE(4), id="x")
@@ -538,6 +539,7 @@ def test_maintenance_that_runs_twice_at_once_does_no_harm(open_engine: OpenEngin
     assert hosts[0].process_available_jobs(max_jobs=5).completed == 1
 
 
+@pytest.mark.slow
 def test_maintenance_goes_on_until_nothing_is_left_or_it_is_told_to_stop(open_engine: OpenEngine) -> None:
     engine = open_engine(SIMPLE)
     engine.kernel.dispatch(SessionOpen(namespace=engine.core.namespace, host="gone", lease=1))

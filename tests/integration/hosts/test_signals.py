@@ -187,6 +187,7 @@ async def collect(count: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_messages_come_in_the_order_in_which_they_were_stored(open_engine: OpenEngine) -> None:
     engine = open_engine(collect)
     run = await engine.start(collect(20), id="x")

@@ -75,6 +75,7 @@ async def neighbour(pages: int) -> int:
     return pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hangs", [hangs_once, hangs_in_a_thread], ids=lambda one: one.name)
 async def test_a_silent_step_is_lost_and_the_next_try_goes_on_where_it_was(
     open_engine: OpenEngine, hangs: Step[[int], list[int]]
@@ -116,6 +117,7 @@ async def test_a_step_that_is_lost_for_the_last_time_says_how(open_engine: OpenE
             assert "it sent no heartbeat for 0:00:00.3" in await engine.run(count(8))
 
 
+@pytest.mark.slow
 async def test_a_step_that_is_heard_from_lives_for_as_long_as_it_likes(open_engine: OpenEngine) -> None:
     @step(retry=Retry(attempts=1), heartbeat_timeout=10)
     def speaks(times: int) -> list[int]:

@@ -95,6 +95,7 @@ def sound(engine: Engine) -> None:
     assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
+@pytest.mark.slow
 async def test_every_subscriber_gets_every_message_in_one_order(open_engine: OpenEngine) -> None:
     engine = open_engine(collect, ship)
     async with engine, Worker(engine):
@@ -188,6 +189,7 @@ async def generations(rounds: int, found: list[str]) -> list[str]:
     return await continue_as_new(generations(rounds - 1, found))
 
 
+@pytest.mark.slow
 async def test_a_run_that_continues_as_new_misses_nothing(open_engine: OpenEngine) -> None:
     engine = open_engine(generations)
     async with engine, Worker(engine):
@@ -215,6 +217,7 @@ async def closing() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_closed_subscription_gets_nothing_and_can_begin_again(open_engine: OpenEngine) -> None:
     engine = open_engine(closing)
     async with engine, Worker(engine):
@@ -236,6 +239,7 @@ async def either() -> str:
     return f"got {got}"
 
 
+@pytest.mark.slow
 async def test_a_subscription_is_one_of_several_channels(open_engine: OpenEngine) -> None:
     engine = open_engine(either)
     async with engine, Worker(engine):

@@ -257,6 +257,7 @@ async def test_what_a_step_of_a_run_that_is_over_did_is_rolled_back(
     assert "step.completed" not in types_of(engine.sync.handle(zombie, "x"))
 
 
+@pytest.mark.slow
 async def test_a_step_that_is_given_up_commits_nothing_later(open_engine: OpenEngine, seats: Seats) -> None:
     # On a busy machine the body begins late, and must still reach the point before it is given up.
     hasty: Step[[str], str] = slow.options(timeout=timedelta(milliseconds=500))

@@ -321,6 +321,7 @@ async def gives_up() -> list[int]:
     return got
 
 
+@pytest.mark.slow
 async def test_a_message_is_not_lost_with_a_receiver_that_was_cancelled(open_engine: OpenEngine) -> None:
     engine = open_engine(gives_up)
     async with Worker(engine):

@@ -81,6 +81,7 @@ async def begun(engine: Engine, name: str, ask: int) -> int:
     return BEGUN[name] - before
 
 
+@pytest.mark.slow
 async def test_an_update_without_a_validator_replays_nothing_in_its_caller(open_engine: OpenEngine) -> None:
     engine = open_engine(account)
     async with Worker(engine):
@@ -92,6 +93,7 @@ async def test_an_update_without_a_validator_replays_nothing_in_its_caller(open_
         assert BEGUN["plain"] == 1
 
 
+@pytest.mark.slow
 async def test_one_with_a_validator_is_replayed_once_and_told_what_comes_since(
     open_engine: OpenEngine,
 ) -> None:

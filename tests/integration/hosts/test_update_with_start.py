@@ -72,6 +72,7 @@ async def shop(owner: str) -> str:
     return await ship(cart.items)
 
 
+@pytest.mark.slow
 async def test_the_first_update_creates_the_run_and_later_ones_find_it(open_engine: OpenEngine) -> None:
     engine = open_engine(shop)
     async with Worker(engine):

@@ -471,6 +471,7 @@ async def test_what_nothing_takes_is_rejected(open_engine: OpenEngine) -> None:
     assert isinstance(raised.value.__cause__, InvalidValueError)
 
 
+@pytest.mark.slow
 async def test_many_ask_at_once(open_engine: OpenEngine) -> None:
     engine = open_engine(game)
     async with Worker(engine):

@@ -56,6 +56,7 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_values_are_alike_wherever_they_come_from(open_engine: OpenEngine) -> None:
     values, forms = zip(*VALUES, strict=True)
     several: Any = tuple

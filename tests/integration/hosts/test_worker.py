@@ -66,6 +66,7 @@ async def done(engine: Engine, call: Call[object], **options: object) -> str:
 # Plans ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_map_a_thousand_wide_gives_its_outputs_in_order(open_engine: OpenEngine) -> None:
     pipeline = Pipeline("wide", input=int).pipe(up_to).map(double, limit=150)
     async with open_engine(pipeline) as engine, Worker(engine) as worker:
@@ -365,6 +366,7 @@ async def test_what_a_body_says_can_be_read_while_it_runs_and_afterwards(open_en
         assert (last.job, last.epoch) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_of_a_flood_of_lines_the_last_are_kept(open_engine: OpenEngine) -> None:
     @stage
     def talk(ctx: StageContext, x: int) -> int:
@@ -444,6 +446,7 @@ async def test_a_result_that_comes_after_its_run_was_cancelled_is_refused_and_co
 # Several workers ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_workers_that_share_a_store_do_every_job_once(open_engine: OpenEngine, url: str) -> None:
     bodies: Counter[int] = Counter()
 
@@ -481,6 +484,7 @@ async def test_what_one_process_starts_another_s_worker_is_told_of(open_engine: 
                 assert await ours.run(SIMPLE(x)) == 2 * x
 
 
+@pytest.mark.slow
 async def test_runs_that_fail_do_not_keep_others_from_being_done(open_engine: OpenEngine) -> None:
     async with open_engine(SIMPLE, FAILING) as engine, Worker(engine):
         bad = [await engine.start(FAILING(x)) for x in range(10)]

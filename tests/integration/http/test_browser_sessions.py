@@ -200,6 +200,7 @@ async def test_a_key_ends_all_sessions_of_its_principal(engine: Engine, key: str
             assert (await browser.send("GET", RUNS)).status_code == 401
 
 
+@pytest.mark.slow
 def test_an_open_stream_ends_when_its_session_does(
     engine: Engine, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ def is_own(site: str | None, origin: str | None) -> bool:
     return origin in {None, OWN, "https://localhost"}
 
 
+@pytest.mark.slow
 async def test_only_a_page_of_the_server_with_its_token_changes_anything(
     engine: Engine, url: str, key: str
 ) -> None:
@@ -337,6 +339,7 @@ async def test_a_request_of_another_site_can_not_sign_in(
         assert "set-cookie" not in response.headers
 
 
+@pytest.mark.slow
 async def test_every_operation_that_changes_anything_needs_the_token(
     engine: Engine, url: str, key: str
 ) -> None:

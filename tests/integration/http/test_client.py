@@ -71,6 +71,7 @@ def lossy(server: str) -> Iterator[Callable[..., tuple[SyncClient, LossyTranspor
         http.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_call_gives_a_result_of_its_type(client: SyncClient) -> None:
     text: str = client.run(order(Order(17)), timeout=20)
@@ -79,6 +80,7 @@ def test_a_call_gives_a_result_of_its_type(client: SyncClient) -> None:
     assert (text[-3:], number) == (" 17", 5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_name_takes_plain_json(client: SyncClient) -> None:
     run = client.start("order", {"order": {"number": 17}}, id="a/1", attributes={"tier": "gold"})
@@ -90,6 +92,7 @@ def test_a_name_takes_plain_json(client: SyncClient) -> None:
     assert [reason.code for reason in run.why()] == ["ended"]
 
 
+@pytest.mark.slow
 def test_a_run_that_has_not_ended_in_time_continues(client: SyncClient) -> None:
     run = client.start(approved(Order(1)), id="one")
 
@@ -102,6 +105,7 @@ def test_a_run_that_has_not_ended_in_time_continues(client: SyncClient) -> None:
     assert not run.cancel().changed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_failed_run_raises_why(client: SyncClient) -> None:
     with pytest.raises(RunFailedError, match="ValueError: user-value") as caught:
@@ -115,6 +119,7 @@ def test_an_ended_run_that_a_start_returns_has_its_result(client: SyncClient) ->
     assert [client.run(report(3), id="one", if_exists="return") for _ in range(2)] == [3, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_messages_queries_and_updates_have_their_types(client: SyncClient) -> None:
     run = client.start(game())
@@ -158,6 +163,7 @@ def test_what_can_not_be_sent_is_refused_before(client: SyncClient) -> None:
         client.handle(report)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_a_list_is_read_page_by_page(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_server, "PAGE", 2)
     for number in range(5):
@@ -226,6 +232,7 @@ def test_a_server_that_can_not_be_reached_is_given_up_after_patience() -> None:
         client.server()
 
 
+@pytest.mark.slow
 def test_a_start_whose_answers_are_lost_starts_one_run(
     client: SyncClient, lossy: Callable[..., tuple[SyncClient, LossyTransport]]
 ) -> None:
@@ -238,6 +245,7 @@ def test_a_start_whose_answers_are_lost_starts_one_run(
     assert len(set(transport.keys)) == 1
 
 
+@pytest.mark.slow
 def test_commands_whose_answers_are_lost_are_carried_out_once(
     client: SyncClient, lossy: Callable[..., tuple[SyncClient, LossyTransport]]
 ) -> None:
@@ -250,6 +258,7 @@ def test_commands_whose_answers_are_lost_are_carried_out_once(
     assert len(run.info().unread) == 1
 
 
+@pytest.mark.slow
 def test_a_key_whose_answer_is_lost_is_not_created_again(
     client: SyncClient, lossy: Callable[..., tuple[SyncClient, LossyTransport]]
 ) -> None:
@@ -262,6 +271,7 @@ def test_a_key_whose_answer_is_lost_is_not_created_again(
     assert [key.label for key in client.keys.list()] == ["ci"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_stream_that_is_cut_again_and_again_loses_and_repeats_nothing(
     client: SyncClient, lossy: Callable[..., tuple[SyncClient, LossyTransport]]
@@ -278,6 +288,7 @@ def test_a_stream_that_is_cut_again_and_again_loses_and_repeats_nothing(
     assert transport.places[:2] == [None, "1/2"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_events_are_followed_until_the_end_of_the_run(client: SyncClient) -> None:
     run = client.start(approved(Order(1)))
@@ -293,6 +304,7 @@ def test_events_are_followed_until_the_end_of_the_run(client: SyncClient) -> Non
     assert list(run.events(after=len(seen))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_log_lines_are_followed_until_the_end_of_the_run(client: SyncClient) -> None:
     run = client.start(report(1))
@@ -301,6 +313,7 @@ def test_log_lines_are_followed_until_the_end_of_the_run(client: SyncClient) -> 
     assert [one.name for one in run.annotations(name="verdict")] == ["verdict"]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.usefixtures("worker")
 async def test_the_async_client_does_the_same(server: str) -> None:

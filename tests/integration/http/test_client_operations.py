@@ -178,6 +178,7 @@ def test_every_operation_has_a_call_of_the_client() -> None:
     assert names == set(CALLS), "a new operation needs a method of the client, and a call of it here"
 
 
+@pytest.mark.slow
 async def test_each_call_is_the_operation_that_it_is_for_and_its_request_is_understood(
     engine: Engine, worker: Worker
 ) -> None:

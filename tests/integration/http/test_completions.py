@@ -76,6 +76,7 @@ def sent(number: int) -> str:
     return TOKENS[number - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_client_completes_and_fails_with_the_token(server: str) -> None:
     with SyncClient(server, key="all", namespace=NAMESPACE) as client:
@@ -97,6 +98,7 @@ def test_a_client_completes_and_fails_with_the_token(server: str) -> None:
             client.complete("r", Decision(approved=True))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_an_outcome_whose_answer_is_lost_is_sent_again(engine: Engine, server: str) -> None:
     transport = LossyTransport(lost=2)
@@ -110,6 +112,7 @@ def test_an_outcome_whose_answer_is_lost_is_sent_again(engine: Engine, server: s
     assert len(run.messages()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),

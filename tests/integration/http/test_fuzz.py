@@ -170,6 +170,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("seed", range(2))
 async def test_no_request_is_a_bug(api: Api, seed: int) -> None:

@@ -48,6 +48,7 @@ def seen(events: list[Event]) -> list[tuple[str | None, str]]:
     return [(one.id, one.type) for one in events if one.type not in {"end", "generation"}]
 
 
+@pytest.mark.slow
 def test_a_stream_has_every_row_once_and_ends(client: httpx.Client, engine: Engine, worker: Worker) -> None:
     engine.sync.start(approved(Order(1)), id="one")
     with stream(client, f"{RUNS}/one/history") as events:
@@ -64,6 +65,7 @@ def test_a_stream_has_every_row_once_and_ends(client: httpx.Client, engine: Engi
     assert (again.status_code, again.content) == (204, b"")
 
 
+@pytest.mark.slow
 def test_no_row_is_lost_or_repeated_over_reconnects_and_reruns(
     client: httpx.Client, engine: Engine, worker: Worker
 ) -> None:
@@ -85,6 +87,7 @@ def test_no_row_is_lost_or_repeated_over_reconnects_and_reruns(
     assert [one.data["generation"] for one in found if one.type == "generation"] == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_stream_survives_a_restart_of_the_server(engine: Engine, worker: Worker) -> None:
     engine.sync.start(approved(Order(1)), id="one")
     with (
@@ -104,6 +107,7 @@ def test_a_stream_survives_a_restart_of_the_server(engine: Engine, worker: Worke
     assert seen(found) == history_of(engine, "one")
 
 
+@pytest.mark.slow
 def test_a_wait_is_answered_when_the_run_changes(
     client: httpx.Client, engine: Engine, worker: Worker
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_wait_is_answered_when_the_run_changes(
     assert {one.headers["preference-applied"] for one in answers.values()} == {"wait=20"}
 
 
+@pytest.mark.slow
 def test_a_wait_that_is_over_is_answered_with_what_there_is(client: httpx.Client, engine: Engine) -> None:
     engine.sync.start(report(1), id="one")
     etag = client.get(f"{RUNS}/one").headers["etag"]
@@ -158,6 +163,7 @@ def test_a_wait_that_is_over_is_answered_with_what_there_is(client: httpx.Client
     assert time.monotonic() - at_once < 5
 
 
+@pytest.mark.slow
 def test_waits_hold_no_threads(client: httpx.Client, engine: Engine, server: HttpServer) -> None:
     engine.sync.start(report(1), id="one")
     before = threading.active_count()
@@ -204,6 +210,7 @@ def test_a_stop_ends_streams_and_waits(engine: Engine) -> None:
         assert client.get(f"{RUNS}/one").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_is_noticed(client: httpx.Client, engine: Engine, server: HttpServer) -> None:
     engine.sync.start(report(1), id="one")
     with stream(client, f"{RUNS}/one/history") as events:
@@ -217,6 +224,7 @@ def test_a_client_that_leaves_is_noticed(client: httpx.Client, engine: Engine, s
     assert server.open_reads == 0
 
 
+@pytest.mark.slow
 def test_a_stream_and_a_wait_end_when_their_credential_does(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +303,7 @@ def test_a_reader_that_does_not_read_is_disconnected(engine: Engine, monkeypatch
     assert server.open_reads == 0
 
 
+@pytest.mark.slow
 def test_an_idle_stream_is_kept_open_by_comments_and_reads_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +330,7 @@ def test_an_idle_stream_is_kept_open_by_comments_and_reads_nothing(
     assert len(reads) <= 3
 
 
+@pytest.mark.slow
 def test_an_idle_stream_does_not_read_its_history(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The listener reads for all of them."""
     monkeypatch.setattr(live_reads, "CHECK_SECONDS", 0.01)

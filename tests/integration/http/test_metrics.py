@@ -50,6 +50,7 @@ async def scraped(api: Api) -> dict[tuple[str, str], float]:
     return samples(response.text)
 
 
+@pytest.mark.slow
 async def test_the_process_counts_what_it_runs_and_answers(
     engine: Engine, metrics: Metrics, measured: Api
 ) -> None:

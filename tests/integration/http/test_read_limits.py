@@ -81,6 +81,7 @@ def locked(url: str, table: str) -> Generator[Callable[[], int]]:
         yield waiting
 
 
+@pytest.mark.slow
 def test_a_read_that_takes_too_long_is_answered_with_what_to_do(sqlite_engine: Engine) -> None:
     with (
         served(asgi_app(sqlite_engine, read_timeout=SHORT)) as url,
@@ -97,6 +98,7 @@ def test_a_read_that_takes_too_long_is_answered_with_what_to_do(sqlite_engine: E
     assert after.status_code == 200
 
 
+@pytest.mark.slow
 def test_a_change_whose_read_took_too_long_says_that_it_may_be_stored(sqlite_engine: Engine) -> None:
     with (
         served(asgi_app(sqlite_engine, read_timeout=SHORT)) as url,
@@ -108,6 +110,7 @@ def test_a_change_whose_read_took_too_long_says_that_it_may_be_stored(sqlite_eng
     assert "may be stored" in stopped.json()["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgresql_stops_a_read_at_its_limit(postgres_engine: tuple[Engine, str]) -> None:
     engine, database = postgres_engine
@@ -125,6 +128,7 @@ def test_postgresql_stops_a_read_at_its_limit(postgres_engine: tuple[Engine, str
     assert after.status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_client_that_leaves_takes_its_query_along(postgres_engine: tuple[Engine, str]) -> None:
     """The lock is held all the time, so nothing but a cancelled statement ends the wait before the limit."""

@@ -180,6 +180,7 @@ async def test_a_waiting_claim_gets_a_task_when_it_is_queued(api: Api) -> None:
     assert api.server.open_reads == 0
 
 
+@pytest.mark.slow
 async def test_a_failure_is_retried_and_then_reaches_the_function(api: Api) -> None:
     run = await api.engine.start(loud("hi"))
     worker = await register(api)

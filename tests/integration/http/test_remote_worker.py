@@ -229,6 +229,7 @@ def test_a_stage_is_called_with_its_config(
     assert len({key for _, key in seen}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_urls", [True, False], ids=["by URL", "through the server"])
 def test_large_values_reach_a_worker_and_come_back(
     engine: Engine, server: str, monkeypatch: pytest.MonkeyPatch, *, has_urls: bool
@@ -279,6 +280,7 @@ def test_a_sync_body_can_see_that_its_attempt_timed_out(engine: Engine, server: 
     assert noticed == [True]
 
 
+@pytest.mark.slow
 def test_a_cancelled_step_is_stopped(engine: Engine, server: str) -> None:
     with remote(server, lease=5) as worker:
         run = engine.sync.start(forever())
@@ -290,6 +292,7 @@ def test_a_cancelled_step_is_stopped(engine: Engine, server: str) -> None:
     assert [one.principal for one in engine.sync.workers()] == [None]
 
 
+@pytest.mark.slow
 def test_a_worker_whose_session_was_lost_registers_again(
     engine: Engine, server: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,6 +71,7 @@ async def test_a_body_that_is_not_strict_json_of_its_form_is_refused(
     assert (await api.get("runs:count"))["total"] == 0
 
 
+@pytest.mark.slow
 async def test_a_body_that_is_wide_or_has_a_huge_number_is_answered_and_kept_or_refused(api: Api) -> None:
     wide = b'{"workflow":"report","input":[' + b"[]," * 340_000 + b"0]}"
     keys = (
@@ -261,6 +262,7 @@ async def test_a_bug_is_answered_without_its_text(
     assert response.json()["request_id"] in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_away_is_a_503_without_its_address(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,7 @@ def in_order() -> list[Operation]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 async def test_every_operation_is_decided_by_the_table(
     engine: Engine, url: str, holders: dict[str, Holder]
@@ -209,6 +210,7 @@ async def test_every_operation_is_decided_by_the_table(
     assert rows_of(url) != before
 
 
+@pytest.mark.slow
 async def test_a_read_only_server_changes_nothing(
     engine: Engine, url: str, holders: dict[str, Holder]
 ) -> None:
@@ -294,6 +296,7 @@ def spellings(path: str) -> list[str]:
     return [*around, *(change(path) for change in INSIDE)]
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 async def test_a_path_has_no_spelling_that_avoids_its_rights(
     engine: Engine, url: str, holders: dict[str, Holder]
@@ -347,6 +350,7 @@ async def status_of(app: Any, method: str, path: str, holder: Holder) -> int:
     return statuses[0]
 
 
+@pytest.mark.slow
 async def test_commands_reach_nothing_of_another_namespace(
     engine: Engine, url: str, holders: dict[str, Holder]
 ) -> None:
@@ -410,6 +414,7 @@ OTHER_TYPES: Final = (
 FORMS: Final = frozenset({"browser_session.create", "browser_session.delete"})
 
 
+@pytest.mark.slow
 async def test_only_json_is_ever_read(
     engine: Engine, url: str, holders: dict[str, Holder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,6 +452,7 @@ TRAVERSALS: Final = (
 )
 
 
+@pytest.mark.slow
 async def test_no_part_of_a_path_leads_to_a_file_or_another_server(
     engine: Engine, url: str, holders: dict[str, Holder]
 ) -> None:
@@ -522,6 +528,7 @@ async def test_a_limit_on_requests_refuses_one_principal_and_no_other(
     assert (await client.send("GET", "/livez", holders["none"])).status_code == 200
 
 
+@pytest.mark.slow
 async def test_what_a_proxy_may_forge_changes_nothing(engine: Engine, holders: dict[str, Holder]) -> None:
     """Neither links, nor the cookie, nor whose failures are counted."""
     forged = {

@@ -198,6 +198,7 @@ async def test_a_principal_sees_the_namespaces_in_its_reach(api: Api) -> None:
     assert (await api.get("/v1/namespaces?after=shop", by="read"))["items"] == []
 
 
+@pytest.mark.slow
 async def test_workers_and_queues_are_listed_and_a_queue_is_paused(api: Api, worker: Worker) -> None:
     await start(api, "report", 1, "one")
 

@@ -118,6 +118,7 @@ def test_the_log_of_a_run_is_sent_when_lines_are_added(
     assert [one["message"] for one in found] == [CANARY]
 
 
+@pytest.mark.slow
 def test_many_who_watch_one_list_cost_what_one_costs(
     client: httpx.Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def test_many_who_watch_one_list_cost_what_one_costs(
         assert len(reads) == 2
 
 
+@pytest.mark.slow
 def test_who_may_see_less_gets_a_view_of_his_own(
     client: httpx.Client, engine: Engine, worker: Worker
 ) -> None:
@@ -157,6 +159,7 @@ def test_who_may_see_less_gets_a_view_of_his_own(
         assert CANARY not in data
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_list_is_answered_when_it_changes(client: httpx.Client, engine: Engine) -> None:
     engine.sync.start(report(1), id="one")
     etag = client.get(RUNS).headers["etag"]
@@ -200,6 +203,7 @@ def test_the_stream_of_a_run_that_was_removed_ends(
     assert (gone.status_code, gone.json()["code"]) == (404, "run_not_found")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_who_does_not_read_gets_the_newest_version_and_none_in_between() -> None:
     """Nothing is kept for it, so it costs nobody anything."""

@@ -253,6 +253,7 @@ class Consumer:
                 self._cursor = event.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_lost_or_repeated_over_lost_answers_and_two_servers(
     engine: Engine, url: str, worker: Worker, seed: int
@@ -312,6 +313,7 @@ def test_nothing_is_lost_or_repeated_when_servers_are_killed(tmp_path: Path) -> 
     assert by_run(consumer.found) == expected
 
 
+@pytest.mark.slow
 def test_a_stream_ends_after_a_batch_and_says_when_to_connect_again(engine: Engine) -> None:
     engine.sync.register_sink("audit")
     engine.sync.start(report(1), id="one")

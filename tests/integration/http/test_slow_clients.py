@@ -62,6 +62,7 @@ def client_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_clients_that_stall_do_not_hold_up_others(client_of: httpx.Client) -> None:
     with slow_clients(str(client_of.base_url), sized(20, 150)) as opened:

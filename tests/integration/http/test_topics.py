@@ -146,6 +146,7 @@ async def test_who_may_start_runs_may_publish_and_who_reads_may_list(api: Api) -
     assert (await api.send("GET", "topics", by="start")).status_code == 403
 
 
+@pytest.mark.slow
 def test_the_client_publishes_what_an_engine_publishes(engine: Engine) -> None:
     app = asgi_app(engine, authenticate=authenticate)
     with served(app) as url, SyncClient(url, key="all", namespace=NAMESPACE) as client, Worker(engine):

@@ -61,6 +61,7 @@ def at_once(
         return list(threads.map(one, range(AT_ONCE)))
 
 
+@pytest.mark.slow
 def test_of_ten_first_keys_at_once_one_is_created(open_one: OpenOne) -> None:
     def create(engine: Engine, number: int) -> NewKey:
         return engine.sync.keys.create(

@@ -82,6 +82,7 @@ def rows_touched(plan: dict[str, Any]) -> float:
     return own + sum(map(rows_touched, plan.get("Plans", [])))
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_reads_no_row_that_it_does_not_give(
     postgres_with_tables: str, open_store: OpenStore
@@ -110,6 +111,7 @@ def test_postgres_reads_no_row_that_it_does_not_give(
     check_claims(store)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads_no_row_that_it_does_not_give(
     postgres_with_tables: str, open_store: OpenStore
@@ -159,6 +161,7 @@ def index_scans(plan: dict[str, Any]) -> list[str]:
     return own + [name for part in plan.get("Plans", []) for name in index_scans(part)]
 
 
+@pytest.mark.slow
 def test_sqlite_finds_jobs_by_the_claim_index(sqlite_with_tables: str, open_store: OpenStore) -> None:
     store = open_store(sqlite_with_tables)
     fill(store)

@@ -97,6 +97,7 @@ def run_all(store: SqlPersistence, numbers: range) -> None:
     load_everything(store, numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
     postgres_database: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +117,7 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
     assert sum(times for sql, times in counted.items() if "INTO holdfast_history" in sql) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
     proxy: Proxy, open_store: OpenStore
@@ -141,6 +143,7 @@ def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
     assert proxy.round_trips - before == 2
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_transaction_that_only_adds_is_one_round_trip(proxy: Proxy, open_store: OpenStore) -> None:
     store = open_store(proxy.url)
@@ -152,6 +155,7 @@ def test_a_transaction_that_only_adds_is_one_round_trip(proxy: Proxy, open_store
     assert proxy.round_trips - before == 1
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_what_was_not_locked_is_looked_for_before_the_commit(
     postgres_database: str, open_store: OpenStore

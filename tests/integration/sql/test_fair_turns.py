@@ -49,6 +49,7 @@ def fill(store: Persistence, jobs: int) -> None:
         store.transact(lambda tx, made=made: tx.apply([*map(Insert, made)]))  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_keys_get_their_shares(store: SqlPersistence) -> None:
     """As in memory; in a namespace of its own, since tests share a database."""
     line = Line(persistence=store, namespace=f"fair-{secrets.token_hex(4)}")
@@ -63,6 +64,7 @@ def test_keys_get_their_shares(store: SqlPersistence) -> None:
     assert 39 <= served["C"] <= 41
 
 
+@pytest.mark.slow
 def test_with_one_key_runs_come_in_order(store: SqlPersistence) -> None:
     line = Line(persistence=store, namespace=f"fair-{secrets.token_hex(4)}")
     for _ in range(3):
@@ -73,6 +75,7 @@ def test_with_one_key_runs_come_in_order(store: SqlPersistence) -> None:
     assert served == sorted(served)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgresql_reads_a_few_rows_of_an_index(postgres_with_tables: str, open_store: OpenStore) -> None:
     store = open_store(postgres_with_tables)

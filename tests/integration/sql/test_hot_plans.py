@@ -188,6 +188,7 @@ def plan_of(connection: psycopg.Connection[Any], sql: str, given: Mapping[str, o
     return cast("dict[str, Any]", answer[0][0]["Plan"])
 
 
+@pytest.mark.slow
 def test_every_hot_statement_finds_rows_by_its_index(
     postgres_with_tables: str, open_store: OpenStore
 ) -> None:

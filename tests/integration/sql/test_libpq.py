@@ -85,6 +85,7 @@ def test_what_can_t_be_sent_fails_before_it_is(statements: StatementRunner) -> N
     assert statements.make("SELECT 1", {}, prepared=True).rows() == [(1,)]
 
 
+@pytest.mark.slow
 def test_much_that_is_sent_while_much_comes_back_does_not_stand_still(statements: StatementRunner) -> None:
     """The server sends before it reads on, so a client that only sends would block for ever."""
     text = "x" * 8_000_000
@@ -92,6 +93,7 @@ def test_much_that_is_sent_while_much_comes_back_does_not_stand_still(statements
     assert all(answer.rows() == [(text,)] for answer in answers)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_was_begun_together_with_others_is_not_left_idle(
     statements: StatementRunner,
 ) -> None:

@@ -57,6 +57,7 @@ def numbers_of(store: SqlPersistence) -> list[int]:
     return [row.number for row in store.read(HistoryOf(a_key(1)))]
 
 
+@pytest.mark.slow
 def test_a_commit_whose_answer_is_lost_happens_once(proxy: Proxy, store: SqlPersistence) -> None:
     work = Appending()
     proxy.fail("cut after commit")
@@ -78,6 +79,7 @@ def test_a_commit_whose_answer_never_comes_happens_once(proxy: Proxy, store: Sql
     assert numbers_of(store) == [1]
 
 
+@pytest.mark.slow
 def test_a_commit_that_the_server_never_got_is_repeated(proxy: Proxy, store: SqlPersistence) -> None:
     work = Appending()
     proxy.fail("cut before commit")
@@ -96,6 +98,7 @@ def test_commits_lost_again_and_again_leave_one_effect(proxy: Proxy, store: SqlP
     assert numbers_of(store) == [4]
 
 
+@pytest.mark.slow
 def test_a_lost_answer_is_remembered_while_the_database_is_away(proxy: Proxy, store: SqlPersistence) -> None:
     work = Appending()
     proxy.fail("cut after commit", then="refuse")
@@ -109,6 +112,7 @@ def test_a_lost_answer_is_remembered_while_the_database_is_away(proxy: Proxy, st
     assert numbers_of(store) == [1]
 
 
+@pytest.mark.slow
 def test_the_result_of_the_try_that_was_stored_is_returned(proxy: Proxy, store: SqlPersistence) -> None:
     work = Appending()
     proxy.fail("cut before commit", then="cut after commit")
@@ -117,6 +121,7 @@ def test_the_result_of_the_try_that_was_stored_is_returned(proxy: Proxy, store: 
     assert numbers_of(store) == [2]
 
 
+@pytest.mark.slow
 def test_a_transaction_that_changed_nothing_needs_no_answer(proxy: Proxy, store: SqlPersistence) -> None:
     tries: list[int] = []
 
@@ -130,6 +135,7 @@ def test_a_transaction_that_changed_nothing_needs_no_answer(proxy: Proxy, store:
     assert len(tries) == 1
 
 
+@pytest.mark.slow
 def test_a_commit_is_not_repeated_once_its_receipt_may_be_gone(
     proxy: Proxy, store: SqlPersistence, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +159,7 @@ def test_a_commit_is_not_repeated_once_its_receipt_may_be_gone(
     assert numbers_of(store) == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passed", [(3600.0, 3600.0), (0.0, 3600.0)], ids=["awake", "suspended"])
 def test_the_time_in_which_a_machine_was_suspended_counts(
     passed: tuple[float, float], proxy: Proxy, store: SqlPersistence, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +180,7 @@ def test_the_time_in_which_a_machine_was_suspended_counts(
     assert numbers_of(store) == [1]
 
 
+@pytest.mark.slow
 def test_the_time_that_it_takes_to_get_a_connection_counts(
     proxy: Proxy, store: SqlPersistence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +209,7 @@ def test_commits_are_in_doubt_for_less_time_than_receipts_are_kept() -> None:
     assert persistence.DOUBT_SECONDS * 1_000_000 < RECEIPT_AGE
 
 
+@pytest.mark.slow
 def test_receipts_are_pruned_after_an_hour_and_not_before(
     store: SqlPersistence, postgres_database: str
 ) -> None:
@@ -218,6 +227,7 @@ def test_receipts_are_pruned_after_an_hour_and_not_before(
     assert store.prune_receipts() == 0
 
 
+@pytest.mark.slow
 def test_a_connection_that_falls_silent_is_given_up(proxy: Proxy, store: SqlPersistence) -> None:
     database = PostgresDatabase(proxy.url, answer_seconds=0.5)
     with pytest.raises(UnavailableError), database.writer(1.0) as link:
@@ -230,6 +240,7 @@ def test_a_connection_that_falls_silent_is_given_up(proxy: Proxy, store: SqlPers
     database.close()
 
 
+@pytest.mark.slow
 def test_when_the_database_is_gone_the_deadline_ends_the_call(proxy: Proxy, open_store: OpenStore) -> None:
     store = open_store(proxy.url, deadline=0.5)
     proxy.fail("refuse")
@@ -238,6 +249,7 @@ def test_when_the_database_is_gone_the_deadline_ends_the_call(proxy: Proxy, open
         store.read(StoreTime())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["blackhole", "trickle"])
 def test_an_answer_that_does_not_come_is_not_waited_for_beyond_the_deadline(
     proxy: Proxy, open_store: OpenStore, fault: Mode
@@ -253,6 +265,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for_beyond_the_deadline(
     assert time.monotonic() - began < ANSWER_SECONDS, "only the connection's own limit has ended it"
 
 
+@pytest.mark.slow
 def test_after_connections_were_cut_calls_go_on(proxy: Proxy, store: SqlPersistence) -> None:
     for _ in range(3):
         assert store.read(StoreTime())

@@ -133,6 +133,7 @@ def numbers_of(store: SqlPersistence, run: str = RUN) -> list[int]:
     return [row.number for row in store.read(HistoryOf(run))]
 
 
+@pytest.mark.slow
 def test_a_step_after_others_is_one_round_trip(proxy: Proxy, store: SqlPersistence, changed: Changed) -> None:
     trips: list[int] = []
     for _ in range(TRUSTED + 10):  # more than it takes until the server keeps the statements
@@ -146,6 +147,7 @@ def test_a_step_after_others_is_one_round_trip(proxy: Proxy, store: SqlPersisten
     assert numbers_of(store) == list(range(1, TRUSTED + 11))
 
 
+@pytest.mark.slow
 def test_what_is_known_is_what_is_there(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -160,6 +162,7 @@ def test_what_is_known_is_what_is_there(
     assert changed.times == 0
 
 
+@pytest.mark.slow
 def test_what_others_write_meanwhile_is_seen(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -183,6 +186,7 @@ def updated(*changes: Change) -> Callable[[Transaction], None]:
     return work
 
 
+@pytest.mark.slow
 def test_a_job_that_somebody_else_has_by_now_is_seen(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -195,6 +199,7 @@ def test_a_job_that_somebody_else_has_by_now_is_seen(
     assert changed.times == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_looks_the_same_in_another_version_is_read_again(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -206,6 +211,7 @@ def test_a_run_that_looks_the_same_in_another_version_is_read_again(
     assert changed.times == 1
 
 
+@pytest.mark.slow
 def test_work_that_writes_nothing_is_told_what_is_so(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -215,6 +221,7 @@ def test_work_that_writes_nothing_is_told_what_is_so(
     assert changed.times == 1
 
 
+@pytest.mark.slow
 def test_work_that_needs_more_locks_all(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -232,6 +239,7 @@ def test_work_that_needs_more_locks_all(
     assert changed.times == 1
 
 
+@pytest.mark.slow
 def test_work_that_writes_more_than_a_step_locks_all(
     store: SqlPersistence, other: SqlPersistence, changed: Changed
 ) -> None:
@@ -251,6 +259,7 @@ def test_work_that_writes_more_than_a_step_locks_all(
     assert changed.times == 1
 
 
+@pytest.mark.slow
 def test_what_is_written_with_other_runs_is_known_no_more(store: SqlPersistence, changed: Changed) -> None:
     prepared(store, 2)
     number = known(store)
@@ -264,6 +273,7 @@ def test_what_is_written_with_other_runs_is_known_no_more(store: SqlPersistence,
     assert changed.times == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 @pytest.mark.parametrize("table", ["holdfast_runs", "holdfast_jobs"])
 def test_what_others_have_locked_is_waited_for(
@@ -300,6 +310,7 @@ def until_somebody_waits(url: str) -> None:
             time.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "times"),
     [
@@ -320,6 +331,7 @@ def test_a_step_whose_answer_is_lost_happens_once(
     assert numbers_of(store) == list(range(1, number + 2))
 
 
+@pytest.mark.slow
 def test_who_connects_anew_knows_nothing(proxy: Proxy, store: SqlPersistence, changed: Changed) -> None:
     """After a failover another server may have lost the last commits and reused their versions."""
     known(store)
@@ -331,6 +343,7 @@ def test_who_connects_anew_knows_nothing(proxy: Proxy, store: SqlPersistence, ch
     assert changed.times == 0
 
 
+@pytest.mark.slow
 def test_a_value_that_the_store_refuses_is_refused(store: SqlPersistence) -> None:
     number = known(store)
     with pytest.raises(RefusedError):
@@ -369,6 +382,7 @@ def test_no_more_is_remembered_than_so_much() -> None:
     assert memory.take(a_key(3), JobKey(a_key(3), 1)) is None
 
 
+@pytest.mark.slow
 def test_many_who_write_the_same_runs_lose_nothing(
     postgres_database: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -482,6 +496,7 @@ def trips_of(proxy: Proxy, call: Callable[[], object]) -> int:
     return proxy.round_trips - before
 
 
+@pytest.mark.slow
 def test_a_run_that_comes_alone_is_claimed_in_two_round_trips_and_each_of_its_transactions_is_one_more(
     proxy: Proxy, store: SqlPersistence, changed: Changed
 ) -> None:
@@ -501,6 +516,7 @@ def test_a_run_that_comes_alone_is_claimed_in_two_round_trips_and_each_of_its_tr
     assert changed.times == 0
 
 
+@pytest.mark.slow
 def test_what_is_read_with_a_claim_is_what_is_there(store: SqlPersistence, other: SqlPersistence) -> None:
     job = queued(store)
     (leased,) = store.transact(lease_all)
@@ -520,6 +536,7 @@ def test_what_is_read_with_a_claim_is_what_is_there(store: SqlPersistence, other
     assert numbers_of(other, job.run) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_what_was_read_with_another_claim_or_long_ago_is_read_again(
     proxy: Proxy, store: SqlPersistence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,6 +553,7 @@ def test_what_was_read_with_another_claim_or_long_ago_is_read_again(
     assert asks(1, 1)
 
 
+@pytest.mark.slow
 def test_several_that_are_claimed_together_are_read_when_they_are_asked_for(
     proxy: Proxy, store: SqlPersistence
 ) -> None:
@@ -546,6 +564,7 @@ def test_several_that_are_claimed_together_are_read_when_they_are_asked_for(
     assert len(store.read(work).runs) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["run", "job", "session"])
 def test_an_end_that_goes_by_what_has_changed_is_done_again(
     store: SqlPersistence, other: SqlPersistence, changed: Changed, what: str
@@ -623,6 +642,7 @@ def test_the_run_of_a_child_is_locked_first(store: SqlPersistence, changed: Chan
     assert changed.times == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"versions": False}, {"session_settings": False}, {"pipeline": False}])
 def test_a_claim_is_the_same_with_other_settings(
     open_store: OpenStore, postgres_database: str, options: dict[str, bool], changed: Changed
@@ -636,6 +656,7 @@ def test_a_claim_is_the_same_with_other_settings(
     assert changed.times == 0
 
 
+@pytest.mark.slow
 def test_where_what_is_known_is_too_little_each_time_it_is_tried_seldom(
     store: SqlPersistence, changed: Changed
 ) -> None:

@@ -73,6 +73,7 @@ def test_what_finds_rows_by_key_and_what_claims_is_prepared_and_what_else_search
     assert not any(one.startswith(("BEGIN", "COMMIT")) for one in statements)
 
 
+@pytest.mark.slow
 def test_nothing_is_prepared_where_another_process_answers_than_the_one_that_was_connected_to(
     postgres_with_tables: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_nothing_is_prepared_where_another_process_answers_than_the_one_that_was
     assert kept(store) == []
 
 
+@pytest.mark.slow
 def test_a_connection_whose_server_has_forgotten_what_was_prepared_is_replaced(
     postgres_with_tables: str, open_store: OpenStore
 ) -> None:
@@ -137,6 +139,7 @@ def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:
     return "\n".join(row[0] for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_analyzed", [False, True], ids=["fresh", "analyzed while empty"])
 def test_no_plan_of_a_transaction_reads_a_whole_table_whatever_is_known_of_it(
     postgres_with_tables: str, open_store: OpenStore, *, is_analyzed: bool

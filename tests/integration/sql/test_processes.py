@@ -91,6 +91,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
     assert open_store(url).read(SchemaVersion()) == newest_version()
 
 
+@pytest.mark.slow
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:
     store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
 

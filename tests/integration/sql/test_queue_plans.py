@@ -120,6 +120,7 @@ def check_answers(store: SqlPersistence) -> None:
     assert len(store.read(HeldJobs(sessions=["s-7", "s-8"]))) == 2 * HELD
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_counts_queues_by_indexes(postgres_with_tables: str, open_store: OpenStore) -> None:
     with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
@@ -146,6 +147,7 @@ def test_postgres_counts_queues_by_indexes(postgres_with_tables: str, open_store
     check_answers(open_store(postgres_with_tables))
 
 
+@pytest.mark.slow
 def test_sqlite_counts_queues_by_indexes(sqlite_with_tables: str, open_store: OpenStore) -> None:
     connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     for insert, number in INSERTS:

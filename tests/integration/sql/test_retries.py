@@ -21,6 +21,7 @@ from holdfast.testing.conformance.threads import in_threads
 OpenStore = Callable[..., SqlPersistence]
 
 
+@pytest.mark.slow
 def test_a_conflict_that_does_not_go_away_reaches_the_caller(store: SqlPersistence) -> None:
     store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     tries: list[int] = []
@@ -34,6 +35,7 @@ def test_a_conflict_that_does_not_go_away_reaches_the_caller(store: SqlPersisten
     assert len(tries) == 10
 
 
+@pytest.mark.slow
 def test_what_can_not_be_stored_is_refused(store: SqlPersistence) -> None:
     with pytest.raises(RefusedError):
         store.transact(lambda tx: tx.apply([Insert(a_run(1, priority=2**70))]))
@@ -42,11 +44,13 @@ def test_what_can_not_be_stored_is_refused(store: SqlPersistence) -> None:
     assert store.read(ListRuns(RunFilter(namespace=NAMESPACE))) == ()
 
 
+@pytest.mark.slow
 def test_an_update_of_a_row_that_is_not_there_is_not_lost_in_silence(store: SqlPersistence) -> None:
     with pytest.raises(HoldfastError, match="holdfast_runs"):
         store.transact(lambda tx: tx.apply([Update(a_run(1))]))
 
 
+@pytest.mark.slow
 def test_work_that_swallows_an_error_of_the_database_is_not_committed(store: SqlPersistence) -> None:
     store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
 
@@ -62,6 +66,7 @@ def test_work_that_swallows_an_error_of_the_database_is_not_committed(store: Sql
     assert store.read(RunsByKey((a_key(2),))) == ()
 
 
+@pytest.mark.slow
 def test_a_transaction_can_not_be_used_afterwards(store: SqlPersistence) -> None:
     kept = store.transact(lambda tx: tx)
 
@@ -77,6 +82,7 @@ def test_without_tables_the_error_says_what_to_do(url: str, open_store: OpenStor
         store.read(RunsByKey((a_key(1),)))
 
 
+@pytest.mark.slow
 def test_a_locked_file_is_waited_for_until_the_deadline(
     sqlite_with_tables: str, open_store: OpenStore
 ) -> None:
@@ -91,6 +97,7 @@ def test_a_locked_file_is_waited_for_until_the_deadline(
     busy.transact(work)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_deadlock_is_resolved_by_running_one_work_again(
     postgres_with_tables: str, open_store: OpenStore
@@ -139,6 +146,7 @@ def test_a_lock_that_is_not_given_in_time_is_tried_again(
         release.join()
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_terminated_session_is_replaced(postgres_with_tables: str, open_store: OpenStore) -> None:
     store = open_store(postgres_with_tables)
@@ -162,6 +170,7 @@ def test_a_terminated_session_is_replaced(postgres_with_tables: str, open_store:
     assert len(store.read(RunsByKey((a_key(1),)))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_the_time_zone_of_sessions_does_not_matter(postgres_database: str, open_store: OpenStore) -> None:
     utc = open_store(f"{postgres_database}?options=-ctimezone%3DUTC")
@@ -175,6 +184,7 @@ def test_the_time_zone_of_sessions_does_not_matter(postgres_database: str, open_
     assert first <= second <= third
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("options", [{"session_settings": False}, {"pipeline": False}])
 def test_options_for_poolers_change_nothing_else(

@@ -106,6 +106,7 @@ def questions(dialect: Dialect) -> Iterator[tuple[str, str, int, SqlQuery]]:
             yield name, index, most, question
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_reads_little_more_than_it_gives(postgres_with_tables: str, open_store: OpenStore) -> None:
     """Once it has statistics, which autovacuum updates when tables have grown by a tenth."""
@@ -124,6 +125,7 @@ def test_postgres_reads_little_more_than_it_gives(postgres_with_tables: str, ope
             assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 80, name
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_finds_ids_and_those_that_begin_alike_in_their_index(postgres_with_tables: str) -> None:
     """A few are read and sorted, in lists and in counts. If all ids begin so, the list is read in its order."""
@@ -215,6 +217,7 @@ def test_counting_is_one_statement_that_reads_no_run(sqlite_with_tables: str, op
     connection.close()
 
 
+@pytest.mark.slow
 def test_an_attribute_costs_a_row_and_a_run_without_any_costs_none(store: SqlPersistence, url: str) -> None:
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     runs = [

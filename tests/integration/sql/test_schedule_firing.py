@@ -79,6 +79,7 @@ def started_by(store: Persistence) -> Counter[tuple[str, Micros]]:
     return Counter((start.schedule, start.at) for start in starts if start is not None)
 
 
+@pytest.mark.slow
 def test_those_who_fire_at_once_start_each_run_once(url: str, open_store: OpenStore) -> None:
     """Each thread has a store and a clock of its own, as hosts have."""
     open_store(url).setup()
@@ -122,6 +123,7 @@ def test_those_who_fire_at_once_start_each_run_once(url: str, open_store: OpenSt
     assert sum(row.missed for row in rows) == sum(reply.missed for reply in replies)
 
 
+@pytest.mark.slow
 def test_hosts_with_different_clocks_start_each_run_once(url: str, open_store: OpenStore) -> None:
     """One is a minute ahead of the next."""
     open_store(url).setup()
@@ -157,6 +159,7 @@ def behind_proxy(proxy: Proxy, open_store: OpenStore) -> SqlPersistence:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("fault", ["cut after commit", "cut before commit"])
 def test_a_commit_whose_answer_is_lost_starts_each_run_once(
@@ -178,6 +181,7 @@ def test_a_commit_whose_answer_is_lost_starts_each_run_once(
     assert len(runs_of(behind_proxy)) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_lost_answer_while_another_host_fires_starts_each_run_once(
     proxy: Proxy, behind_proxy: SqlPersistence, postgres_database: str, open_store: OpenStore
@@ -199,6 +203,7 @@ def test_a_lost_answer_while_another_host_fires_starts_each_run_once(
     assert {row.started for row in schedules_of(behind_proxy)} == {INSTANTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.QUEUE_ONE, Overlap.CANCEL, Overlap.TERMINATE])
 @pytest.mark.parametrize("table", ["runs", "jobs"])
 def test_a_run_that_can_not_be_read_holds_up_its_own_schedule_only(
@@ -248,6 +253,7 @@ def test_a_run_that_can_not_be_read_holds_up_its_own_schedule_only(
         assert sorted(one.partition("/")[0] for one in kernel.dispatch(FIRE).runs) == ["bad", "good"]
 
 
+@pytest.mark.slow
 def test_a_run_that_exists_and_can_not_be_read_is_not_started_again(url: str, open_store: OpenStore) -> None:
     store, clock = open_store(url), ManualClock()
     store.setup()

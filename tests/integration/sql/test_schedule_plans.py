@@ -95,6 +95,7 @@ def measured(connection: psycopg.Connection[Any], search: Search[Any]) -> dict[s
     return cast("dict[str, Any]", answer[0][0]["Plan"])
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("due", [0, 40, SCHEDULES])
 def test_postgresql_reads_what_is_due(postgres_with_tables: str, open_store: OpenStore, due: int) -> None:
@@ -138,6 +139,7 @@ def instructions(path: str, search: Search[Any]) -> tuple[int, int]:
     return len(rows), counted
 
 
+@pytest.mark.slow
 def test_sqlite_reads_what_is_due(
     new_sqlite: Callable[[Any], str], tmp_path: Any, open_store: OpenStore
 ) -> None:

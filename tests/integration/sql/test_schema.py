@@ -73,6 +73,7 @@ POSTGRES_TABLES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_store: OpenStore) -> None:
     open_store(postgres_database).setup()

@@ -148,6 +148,7 @@ def test_a_commit_that_waits_for_more_than_a_disk_goes_on_doing_so(postgres_data
         )
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_set_for_a_session_it_is_set_for_each_transaction(
     postgres_database: str,
 ) -> None:
@@ -164,6 +165,7 @@ def test_where_nothing_can_be_set_for_a_session_it_is_set_for_each_transaction(
     assert (commits, strings, isolation, read_only) == ("on", "on", "read committed", "off")
 
 
+@pytest.mark.slow
 def test_tables_are_made_where_nothing_can_be_set_for_a_session(postgres_database: str) -> None:
     with a_role(postgres_database, **EVIL) as (url, _):
         store = SqlPersistence(url, session_settings=False)
@@ -187,6 +189,7 @@ def test_our_rows_in_a_transaction_of_a_step_have_what_must_be_ours(postgres_dat
     assert dict(zip(ours, values, strict=True)) == ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["parameter", "options", "long options", "role"])
 def test_an_id_is_one_run_however_the_url_is_written(postgres_with_tables: str, way: str) -> None:
     with a_role(postgres_with_tables, client_encoding="latin1") as (of_role, owner):
@@ -199,6 +202,7 @@ def test_an_id_is_one_run_however_the_url_is_written(postgres_with_tables: str, 
                 assert [info.id for info in engine.runs()] == [ID]
 
 
+@pytest.mark.slow
 async def test_steps_in_transactions_and_migrations_may_write_whatever_the_role_says(
     postgres_database: str,
 ) -> None:
@@ -218,6 +222,7 @@ async def test_steps_in_transactions_and_migrations_may_write_whatever_the_role_
         assert owner.execute("SELECT seat FROM public.seats ORDER BY seat").fetchall() == [("a",), ("b",)]
 
 
+@pytest.mark.slow
 def test_hints_are_heard_in_any_encoding(postgres_database: str) -> None:
     transport = PostgresTransport(f"{postgres_database}?client_encoding=latin1")
     assert transport._settings["client_encoding"] == "UTF8"  # pyright: ignore[reportPrivateUsage]
@@ -248,6 +253,7 @@ def set_up(store: SqlPersistence) -> object:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "kind", "words"),
     [
@@ -290,6 +296,7 @@ def test_a_missing_right_is_an_error_of_its_own_and_not_tried_again(postgres_wit
         assert seconds < 2
 
 
+@pytest.mark.slow
 async def test_a_worker_goes_on_by_itself_once_it_is_granted_what_it_lacked(
     postgres_with_tables: str,
 ) -> None:

@@ -66,6 +66,7 @@ def check_answers(store: SqlPersistence) -> None:
     assert store.read(ListTopics(namespace=NAMESPACE)) == ENTRIES
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_counts_topics_by_indexes(postgres_with_tables: str, open_store: OpenStore) -> None:
     sql, given = statement(PostgresDialect())

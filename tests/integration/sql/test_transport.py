@@ -74,6 +74,7 @@ def pair(proxy: Proxy, postgres_database: str) -> Iterator[tuple[PostgresTranspo
     receiver.close()
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_hints_reach_other_processes_soon(pair: tuple[PostgresTransport, PostgresTransport]) -> None:
     sender, receiver = pair
@@ -86,6 +87,7 @@ def test_hints_reach_other_processes_soon(pair: tuple[PostgresTransport, Postgre
     assert time.monotonic() - started < 3
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_many_hints_are_sent_in_messages_that_fit(pair: tuple[PostgresTransport, PostgresTransport]) -> None:
     sender, receiver = pair
@@ -98,6 +100,7 @@ def test_many_hints_are_sent_in_messages_that_fit(pair: tuple[PostgresTransport,
     assert hints == heard
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("fault", ["cut", pytest.param("blackhole", marks=pytest.mark.slow)])
 def test_who_was_cut_off_is_told_that_something_may_have_changed(

@@ -120,6 +120,7 @@ def indexes(plan: dict[str, Any]) -> set[str]:
     return own.union(*map(indexes, plan.get("Plans", [])))
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_finds_what_waits_by_its_indexes(postgres_with_tables: str, open_store: OpenStore) -> None:
     store = open_store(postgres_with_tables)
@@ -137,6 +138,7 @@ def test_postgres_finds_what_waits_by_its_indexes(postgres_with_tables: str, ope
     check_found(store)
 
 
+@pytest.mark.slow
 def test_sqlite_finds_what_waits_by_its_indexes(sqlite_with_tables: str, open_store: OpenStore) -> None:
     store = open_store(sqlite_with_tables)
     connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
@@ -222,6 +224,7 @@ def run_rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str,
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_does_not_read_the_runs_in_lines_of_rates(postgres_with_tables: str) -> None:
     with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
@@ -236,6 +239,7 @@ def test_postgres_does_not_read_the_runs_in_lines_of_rates(postgres_with_tables:
             assert rows_touched(plan) <= rows, json.dumps(plan, indent=1)
 
 
+@pytest.mark.slow
 def test_sqlite_does_not_read_the_runs_in_lines_of_rates(sqlite_with_tables: str) -> None:
     connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     for insert in (RATED_RUNS, DUE_RUNS, WINDOWS):
@@ -250,6 +254,7 @@ def test_sqlite_does_not_read_the_runs_in_lines_of_rates(sqlite_with_tables: str
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_postgres_does_not_read_those_who_wait_under_a_rate_limit(
     postgres_with_tables: str, open_store: OpenStore

@@ -118,6 +118,7 @@ def test_only_stages_are_overrides(thing: Any) -> None:
         overrides(thing)
 
 
+@pytest.mark.slow
 def test_a_host_keeps_no_plan_of_every_run() -> None:
     bench = Bench(PIPELINE)
     for number in range(600):

@@ -240,6 +240,7 @@ def test_its_parent_waits_for_the_next_generation() -> None:
     assert world.complete(world.claim_one(world.open()), 5).follow_up.deliveries
 
 
+@pytest.mark.slow
 def test_many_generations_cost_the_same_and_are_removed_together() -> None:
     world = function()
     attempt = driven(world)

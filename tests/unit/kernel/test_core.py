@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 import holdfast.kernel
 
 KERNEL: Final = Path(holdfast.kernel.__file__).parent
@@ -58,6 +60,7 @@ def test_the_core_does_not_know_the_features_beside_it() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_the_foundations_know_neither_the_core_nor_a_feature() -> None:
     """Except the classes of commands, which all of them may name."""
     files = [path for one in FOUNDATIONS for path in [KERNEL / f"{one}.py", *(KERNEL / one).rglob("*.py")]]

@@ -38,6 +38,7 @@ def recordings() -> list[Recording]:
     return play()
 
 
+@pytest.mark.slow
 def test_every_decision_is_made_again_from_its_json(recordings: list[Recording]) -> None:
     for recording in recordings:
         again = recording_from(recording.to_json())
@@ -51,6 +52,7 @@ def test_every_command_is_among_them(recordings: list[Recording]) -> None:
     assert commands == set(RULES)
 
 
+@pytest.mark.slow
 def test_a_scenario_is_the_same_each_time(recordings: list[Recording]) -> None:
     assert play() == recordings
 

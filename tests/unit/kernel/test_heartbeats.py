@@ -230,6 +230,7 @@ def test_what_was_said_last_is_found_by_the_next_attempt(world: World) -> None:
     assert [note and note.data for note in said] == [None, '"page 2"', '"page 7"']
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 150 * SECOND), st.booleans()), min_size=1, max_size=20),
     st.integers(0, 10 * SECOND),

@@ -215,6 +215,7 @@ def test_a_run_stays_as_small_as_it_was_however_wide_its_map_is(limit: int) -> N
     assert wide[1] <= narrow[1] + 4
 
 
+@pytest.mark.slow
 def test_a_thousand_items_are_done_once_each() -> None:
     world = World(pipeline(each("m", limit=100)))
     world.create()

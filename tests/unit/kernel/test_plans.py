@@ -3,6 +3,7 @@
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ PLANS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(PLANS)
 def test_a_plan_comes_back_from_its_text(plan: Plan) -> None:
     again = plan_from_json(plan.to_json())

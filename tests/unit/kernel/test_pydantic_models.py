@@ -558,6 +558,7 @@ def test_a_pydantic_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) 
         check_type(New)
 
 
+@pytest.mark.slow
 def test_whoever_has_no_models_does_not_load_pydantic() -> None:
     program = """
 import dataclasses, sys, holdfast

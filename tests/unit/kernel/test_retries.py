@@ -386,6 +386,7 @@ def test_each_item_of_a_map_has_its_own_time() -> None:
     assert world.claim_one(session).total_until == world.now + 60 * SECOND
 
 
+@pytest.mark.slow
 @given(
     policy=st.builds(
         RetryPolicy,

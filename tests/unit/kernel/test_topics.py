@@ -550,6 +550,7 @@ def test_the_digests_of_a_message_are_those_of_the_selections_that_it_fits(
     assert fits == is_selected(selected, attributes)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

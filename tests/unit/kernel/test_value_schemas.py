@@ -228,6 +228,7 @@ def test_the_problem_of_a_deep_value_is_found_by_its_tags(checks: list[str]) -> 
     assert len(checks) < 500
 
 
+@pytest.mark.slow
 def test_a_check_of_alternatives_without_tags_ends(checks: list[str]) -> None:
     """What it has not compared by then, the code of the workflow does."""
     data: object = 7

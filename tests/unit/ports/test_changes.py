@@ -145,6 +145,7 @@ def test_the_net_effect_is_that_of_the_changes_one_by_one(batch: tuple[Tables, l
     assert _seen(at_once) == _seen(one_by_one)
 
 
+@pytest.mark.slow
 @given(batches())
 def test_each_row_is_written_once(batch: tuple[Tables, list[Change]]) -> None:
     net = net_changes(batch[1])

@@ -76,6 +76,7 @@ def test_a_transport_of_a_child_is_open_and_empty(close: bool) -> None:
         transport.close()
 
 
+@pytest.mark.slow
 def test_sqlite_lets_go_of_its_connections_while_a_process_forks(tmp_path: Path) -> None:
     store = SqlPersistence(f"sqlite:///{tmp_path}/runs.db")
     store.setup()

@@ -3,12 +3,14 @@
 import sys
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.ports.texts import escape_line, escape_text
 
 
+@pytest.mark.slow
 def test_all_that_is_invisible_or_commands_is_escaped_and_nothing_else_of_letters() -> None:
     """By this Python's Unicode tables, so new characters would be found."""
     wrong: list[str] = []

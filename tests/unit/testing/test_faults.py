@@ -35,6 +35,7 @@ def test_a_fault_that_a_call_can_not_have_does_not_fire() -> None:
     assert plan.fired == {}
 
 
+@pytest.mark.slow
 def test_a_seeded_plan_is_foreseeable_and_keeps_its_chances() -> None:
     def drawn(seed: int) -> list[Fault | None]:
         plan = FaultPlan.seeded(seed, fails_before=0.2, lost_answer=0.1, runs_again=0.3)

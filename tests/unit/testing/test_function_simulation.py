@@ -131,6 +131,7 @@ def _none_is_left_in_memory() -> None:
     assert not in_memory()
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_nothing_is_found_in_a_function_that_bears_every_crash() -> None:
     simulation = simulate(monthly(3), effects=effects, seeds=sized(10, 40))
@@ -142,6 +143,7 @@ def test_nothing_is_found_in_a_function_that_bears_every_crash() -> None:
     assert not in_memory()
 
 
+@pytest.mark.slow
 def test_an_effect_that_happens_twice_is_found() -> None:
     with pytest.raises(SimulationFailedError, match=r"'charge 5' happened twice; expected once"):
         simulate(careless(5), effects=effects)
@@ -152,6 +154,7 @@ def test_an_effect_of_the_function_itself_is_found_without_any_fault() -> None:
         simulate(impure(), effects=effects, seeds=200)
 
 
+@pytest.mark.slow
 def test_a_function_that_hangs_on_what_is_in_memory_is_found() -> None:
     with pytest.raises(
         SimulationFailedError, match=r"the run did not end: it is blocked: .*'mail'|the run returned"
@@ -159,23 +162,27 @@ def test_a_function_that_hangs_on_what_is_in_memory_is_found() -> None:
         simulate(forgetful(), effects=effects, before=counted.clear)
 
 
+@pytest.mark.slow
 def test_code_that_tidies_up_has_no_effect_where_a_process_crashes() -> None:
     simulation = simulate(tidy(), effects=effects, seeds=40)
     assert simulation.effects == {"mail done": 1, "mail tidied up": 1}
 
 
+@pytest.mark.slow
 def test_an_error_of_a_step_is_raised_each_time() -> None:
     assert simulate(careful(), effects=effects, seeds=8).result == "declined: no funds"
     with pytest.raises(RunFailedError, match="no funds"):
         _ = simulate(failing(), effects=effects, seeds=8).result
 
 
+@pytest.mark.slow
 def test_a_function_that_is_late_by_faults_is_excused() -> None:
     simulation = simulate(impatient(), effects=effects, seeds=40)
     assert simulation.result == "in time"
     assert simulation.excused > 1
 
 
+@pytest.mark.slow
 def test_stubs_stand_in_for_steps() -> None:
     def bank(stubs: Stubs) -> None:
         stubs.stub(charge).fails(DeclinedError("no funds"), times=1).returns(7)
@@ -183,6 +190,7 @@ def test_stubs_stand_in_for_steps() -> None:
     assert simulate(careless(5), effects=effects, seeds=10, stubs=bank).result == 7
 
 
+@pytest.mark.slow
 def test_what_is_done_from_outside_is_done_meanwhile() -> None:
     simulation = simulate(
         monthly(3), effects=effects, seeds=8, meanwhile={timedelta(days=40): lambda run: run.terminate()}
@@ -192,6 +200,7 @@ def test_what_is_done_from_outside_is_done_meanwhile() -> None:
         _ = simulation.result
 
 
+@pytest.mark.slow
 def test_a_paused_function_goes_on_when_it_is_resumed() -> None:
     simulation = simulate(
         monthly(2),
@@ -205,6 +214,7 @@ def test_a_paused_function_goes_on_when_it_is_resumed() -> None:
     assert simulation.result[:2] == ["January 0", "March 1"]
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_each_time() -> None:
     def said() -> str:
         with pytest.raises(SimulationFailedError) as caught:
@@ -225,6 +235,7 @@ async def purchase(cents: int) -> int:
     return cents
 
 
+@pytest.mark.slow
 def test_what_a_function_starts_is_simulated_too() -> None:
     simulation = simulate(household(1), effects=effects, seeds=15, workflows=[purchase])
     assert simulation.result == 3
@@ -269,6 +280,7 @@ async def account() -> int:
     return state.balance
 
 
+@pytest.mark.slow
 def test_who_is_outside_waits_for_replies_and_results() -> None:
     """In virtual time: workers run meanwhile, and are lost."""
     replies: list[tuple[int, int]] = []
@@ -305,6 +317,7 @@ def test_waiting_from_outside_has_an_end() -> None:
     assert set(waited) == {"running"}
 
 
+@pytest.mark.slow
 def test_what_was_not_done_from_outside_is_told_if_a_run_does_not_end() -> None:
     calls: list[str] = []
 

@@ -37,6 +37,7 @@ def run_pytest(folder: Path, code: str, *arguments: str) -> "subprocess.Complete
     )
 
 
+@pytest.mark.slow
 def test_a_test_gets_a_world_of_its_own(tmp_path: Path) -> None:
     code = """
 @pytest.mark.parametrize("n", [1, 2])
@@ -200,6 +201,7 @@ def test_charge(simulate):
     assert "simulating.py" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_plugin_imports_nothing_before_it_is_needed(tmp_path: Path) -> None:
     code = """
 import sys

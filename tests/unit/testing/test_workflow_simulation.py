@@ -131,6 +131,7 @@ def test_an_effect_that_is_left_out_is_found() -> None:
         simulate(line("p").pipe(charge_at_first)(5), effects=effects)
 
 
+@pytest.mark.slow
 def test_a_result_that_hangs_on_how_often_a_body_ran_is_found() -> None:
     with pytest.raises(SimulationFailedError, match=r"the run returned [23]; expected 1"):
         simulate(line("p").pipe(count)(5), before=counted.clear)
@@ -143,6 +144,7 @@ def test_a_run_that_fails_only_with_faults_is_found() -> None:
         simulate(line("p").pipe(give_up_later)(5))
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_one_seed_in_twenty_finds_what_lies_between_an_effect_and_its_commit() -> None:
     call = line("p").pipe(charge)(5)
@@ -150,12 +152,14 @@ def test_one_seed_in_twenty_finds_what_lies_between_an_effect_and_its_commit() -
     assert seeds(lambda seed: simulate(call, seeds=[seed], effects=effects), tries) >= tries // 20
 
 
+@pytest.mark.slow
 def test_what_does_not_end_without_faults_is_told_before_any_seed() -> None:
     with pytest.raises(SimulationFailedError, match=r"without faults: the run did not end") as told:
         simulate(line("p").pipe(never_done)(5))
     assert told.value.seed == 0
 
 
+@pytest.mark.slow
 def test_what_a_test_sees_afterwards_is_raised() -> None:
     def after() -> None:
         assert len(counted) == 1
@@ -167,6 +171,7 @@ def test_what_a_test_sees_afterwards_is_raised() -> None:
 # What is right is not ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_all_kinds_of_stages_bear_all_faults() -> None:
     tries = sized(10, 40)
@@ -181,12 +186,14 @@ def test_all_kinds_of_stages_bear_all_faults() -> None:
     assert {"fails_before", "lost_answer", "hint_lost", "hint_late", "slow"} <= simulation.fired.keys()
 
 
+@pytest.mark.slow
 def test_what_faults_explain_is_excused() -> None:
     simulation = simulate(line("p").pipe(never_again)(5), seeds=100)
     assert simulation.excused > 0
     assert simulation.result == 5
 
 
+@pytest.mark.slow
 def test_what_faults_explain_of_a_child_is_excused_of_its_parent() -> None:
     parent = line("parent").pipe(stage(line("inner").pipe(never_again))).pipe(charge_by_key)
     simulation = simulate(parent(5), seeds=60, effects=effects)
@@ -194,24 +201,28 @@ def test_what_faults_explain_of_a_child_is_excused_of_its_parent() -> None:
     assert simulation.result == 5
 
 
+@pytest.mark.slow
 def test_a_child_that_fails_by_itself_only_with_faults_is_not_excused() -> None:
     parent = line("parent").pipe(stage(line("inner").pipe(give_up_later)))
     with pytest.raises(SimulationFailedError, match=r"the run ended as failed: .*or was it"):
         simulate(parent(5))
 
 
+@pytest.mark.slow
 def test_a_deadline_that_has_passed_meanwhile_is_excused() -> None:
     quick = Retry(attempts=9, wait=timedelta(seconds=1))
     hasty = line("hasty").pipe(doze.options(timeout_total=timedelta(minutes=70), retry=quick))
     assert simulate(hasty(5), seeds=40).excused > 0
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_does_so_under_every_seed() -> None:
     simulation = simulate(line("p").pipe(charge_by_key).pipe(fail)(5), seeds=12, effects=effects)
     with pytest.raises(RunFailedError, match="no"):
         _ = simulation.result
 
 
+@pytest.mark.slow
 def test_only_what_must_be_the_same_is_compared() -> None:
     simulate(line("p").pipe(count)(5), before=counted.clear, same=lambda result: result > 0)
 
@@ -219,6 +230,7 @@ def test_only_what_must_be_the_same_is_compared() -> None:
 # Several runs, stubs, and what is done from outside ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_several_runs_are_compared_one_by_one() -> None:
     pipeline = line("p").pipe(charge_by_key)
     simulation = simulate([pipeline(1), pipeline(2), CHILD(3)], seeds=12, effects=effects)
@@ -227,11 +239,13 @@ def test_several_runs_are_compared_one_by_one() -> None:
     assert simulation.effects == {"charge 1": 1, "charge 2": 1, "charge 3": 1}
 
 
+@pytest.mark.slow
 def test_which_of_several_runs_is_wrong_is_told() -> None:
     with pytest.raises(SimulationFailedError, match=r"run simulated-2 ended as failed: .*or was it"):
         simulate([line("p").pipe(charge_by_key)(1), line("q").pipe(give_up_later)(2)], effects=effects)
 
 
+@pytest.mark.slow
 def test_stubs_stand_in_for_stages_anew_in_each_run() -> None:
     def stand_in(stubs: Stubs) -> None:
         stubs.stub(fail).fails(ConnectionError("busy"), times=1).returns(7)
@@ -251,6 +265,7 @@ def test_what_a_stub_does_may_be_wrong_too() -> None:
         simulate(line("p").pipe(fail)(5), stubs=stand_in, effects=effects)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cancelled_meanwhile_ends_so_under_every_seed() -> None:
     simulation = simulate(
         line("p").pipe(charge_by_key).pipe(handed_on).pipe(fail)(5),
@@ -264,6 +279,7 @@ def test_a_run_that_is_cancelled_meanwhile_ends_so_under_every_seed() -> None:
         _ = simulation.result
 
 
+@pytest.mark.slow
 def test_a_stage_is_woken_and_a_run_stands_still_meanwhile() -> None:
     simulation = simulate(
         [line("p").pipe(handed_on)(1), line("q").pipe(handed_on)(2)],

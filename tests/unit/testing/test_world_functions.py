@@ -151,6 +151,7 @@ async def index(pages: int) -> list[object]:
     return [*await count_pages(pages), str(now() - began)]
 
 
+@pytest.mark.slow
 def test_a_silent_step_is_lost_in_a_world_when_its_time_has_come(world: World) -> None:
     # It was last heard of after two and a half hours, and lost an hour later; then five minutes, and five half hours.
     assert world.run(index(10)) == [2, 5, "6:05:00"]

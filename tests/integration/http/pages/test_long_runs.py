@@ -89,6 +89,7 @@ async def pages(person: Person, first: str, link: str) -> list[Seen]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ended")
 async def test_every_step_of_a_long_run_is_on_one_page(engine: Engine, person: Person) -> None:
     seen = await pages(person, "runs/many?tab=steps", "Older")
@@ -100,6 +101,7 @@ async def test_every_step_of_a_long_run_is_on_one_page(engine: Engine, person: P
     assert sum("child-of-the-middle" in one.text for one in seen) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ended")
 async def test_pages_of_steps_lead_both_ways(person: Person) -> None:
     newest = await person.opens("runs/many?tab=steps")
@@ -111,6 +113,7 @@ async def test_pages_of_steps_lead_both_ways(person: Person) -> None:
     assert "Older" not in last.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ended")
 async def test_the_summary_of_a_long_run_leads_to_its_child_runs(
     person: Person, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +126,7 @@ async def test_the_summary_of_a_long_run_leads_to_its_child_runs(
     assert child in (await person.opens(seen.link("look for child runs"))).addresses()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ended")
 async def test_a_long_run_shows_no_values_to_who_may_not_see_them(engine: Engine, person: Person) -> None:
     reader = Person(engine, "read")

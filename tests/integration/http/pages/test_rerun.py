@@ -41,6 +41,7 @@ async def test_a_failed_pipeline_continues_where_it_failed(engine: Engine, perso
     assert (info.generation, info.rerun_from) == (2, "pack")
 
 
+@pytest.mark.slow
 async def test_each_stage_can_be_chosen(engine: Engine, person: Person) -> None:
     seen = await person.opens("runs/good/rerun")
     address = next(one for one, text in seen.links if text.strip() == "total")
@@ -52,6 +53,7 @@ async def test_each_stage_can_be_chosen(engine: Engine, person: Person) -> None:
     assert engine.sync.handle(shipped, "good").info().rerun_from == "total"
 
 
+@pytest.mark.slow
 async def test_each_step_of_a_function_can_be_chosen(engine: Engine, person: Person) -> None:
     seen = await person.opens("runs/broke/rerun")
     assert "Starts at pay" in seen.text
@@ -102,6 +104,7 @@ async def test_an_active_run_is_terminated_and_the_page_says_so(engine: Engine, 
     assert "present generation is terminated" in (await person.opens("runs/active/rerun")).text
 
 
+@pytest.mark.slow
 async def test_who_only_reads_sees_the_preview_without_a_form_and_without_values(engine: Engine) -> None:
     seen = await Person(engine, "read").opens("runs/broke/rerun")
     assert "Starts at pay" in seen.text
@@ -110,11 +113,13 @@ async def test_who_only_reads_sees_the_preview_without_a_form_and_without_values
     assert CANARY not in seen.source
 
 
+@pytest.mark.slow
 async def test_hostile_text_in_the_address_is_only_text(person: Person) -> None:
     seen = await person.opens('runs/good/rerun?stage="><img src=x onerror=alert(1)>')
     assert "img" not in seen.tags
     assert "onerror=alert(1)" in seen.text
 
 
+@pytest.mark.slow
 async def test_a_run_that_does_not_exist_is_not_found(person: Person) -> None:
     await person.opens("runs/none/rerun", status=404)

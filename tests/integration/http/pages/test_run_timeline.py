@@ -160,6 +160,7 @@ def test_steps_of_a_function_have_bars(engine: SyncEngine) -> None:
     assert "has no plan" in graph_of(engine, "one").text
 
 
+@pytest.mark.slow
 def test_of_many_steps_the_newest_are_drawn(engine: SyncEngine) -> None:
     with Worker(engine):
         engine.start(counted(STEPS_MAX + 10), id="few").result()
@@ -169,6 +170,7 @@ def test_of_many_steps_the_newest_are_drawn(engine: SyncEngine) -> None:
     assert len(found.source) < 100_000
 
 
+@pytest.mark.slow
 def test_a_long_history_is_read_from_its_end(engine: SyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(newest_steps, "ROWS_MAX", 20)
     monkeypatch.setattr(timeline_bars, "ROWS_MAX", 20)
@@ -217,6 +219,7 @@ def test_a_map_of_many_items_is_one_bar(engine: SyncEngine) -> None:
     assert len(found.source) < 15_000
 
 
+@pytest.mark.slow
 def test_zoomed_into_a_map_each_of_its_items_has_a_bar(engine: SyncEngine) -> None:
     """Following the links from part to part shows every item, at most 500 at once."""
     number = 1_200
@@ -238,6 +241,7 @@ def test_zoomed_into_a_map_each_of_its_items_has_a_bar(engine: SyncEngine) -> No
     assert any("row-" in one for one in bars_in(timeline_of(engine, "one", found.link("Earlier"))))
 
 
+@pytest.mark.slow
 def test_links_lead_to_other_parts_of_the_time(engine: SyncEngine) -> None:
     with Worker(engine):
         engine.start(counted(STEPS_MAX * 8), id="one").result()
@@ -261,6 +265,7 @@ def test_links_lead_to_other_parts_of_the_time(engine: SyncEngine) -> None:
     assert bars_in(timeline_of(engine, "one", near.link("Without zoom"))) == bars_in(newest)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_axis_leads_to_itself(engine: SyncEngine) -> None:
     with Worker(engine):
         engine.start(counted(50), id="one").result()

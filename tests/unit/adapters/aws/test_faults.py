@@ -201,6 +201,7 @@ def test_a_put_that_met_another_is_made_again_and_not_for_ever(bucket: Callable[
     assert len(asked) == 5
 
 
+@pytest.mark.slow
 def test_a_url_names_a_bucket_and_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
 
@@ -418,6 +419,7 @@ def test_what_is_too_large_for_a_sink_is_refused_and_not_sent(service: str) -> N
     assert asked == []
 
 
+@pytest.mark.slow
 def test_a_sink_is_named_by_a_text_and_calls_the_region_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -542,6 +544,7 @@ def test_a_schedule_goes_off_at_no_earlier_second_than_was_asked_for() -> None:
     assert (body["Target"]["Input"], body["Target"]["RoleArn"]) == ('{"epoch":0}', ROLE)
 
 
+@pytest.mark.slow
 def test_a_scheduler_needs_a_standard_queue_and_a_role() -> None:
     with pytest.raises(InvalidArgumentError, match="standard queue"):
         EventBridgeScheduler("https://sqs.example/1/queue.fifo", role=ROLE)

@@ -410,6 +410,7 @@ def killed_root(root: Path) -> tuple[Path, list[str]]:
     return root, reported
 
 
+@pytest.mark.slow
 def test_what_was_put_before_a_kill_is_there_and_nothing_is_torn(killed_root: tuple[Path, list[str]]) -> None:
     root, reported = killed_root
     store = FileBlobStore(root)

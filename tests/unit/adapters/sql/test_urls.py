@@ -113,6 +113,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
     assert f'pip install "{extra}"' in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_sqlite_needs_neither_psycopg_nor_alembic_to_be_imported() -> None:
     program = (
         "import sys; from holdfast.adapters.sql.persistence import SqlPersistence; "

@@ -111,6 +111,7 @@ print("tzdata" in sys.modules)
     assert done.stdout == "False\n"
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 def test_every_zone_has_the_offsets_that_zoneinfo_has() -> None:
     """At each change from 1970 on, a second before it, and in each month to the year 2100."""

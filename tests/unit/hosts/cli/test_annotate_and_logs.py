@@ -116,6 +116,7 @@ def test_how_far_stages_are_is_shown(holdfast: CommandLine) -> None:
     assert (said["stage"], said["item"], said["done"], said["of"]) == ("pack", 0, 1, 4)
 
 
+@pytest.mark.slow
 def test_artifacts_are_listed_and_saved(holdfast: CommandLine, tmp_path: Path) -> None:
     run = holdfast.start("a", id="one")
     assert holdfast("run", "artifacts", "shop:engine", run).err == "No artifacts.\n"
@@ -142,6 +143,7 @@ def test_artifacts_are_listed_and_saved(holdfast: CommandLine, tmp_path: Path) -
     assert holdfast("run", "artifacts", url, "nobody").code == 3
 
 
+@pytest.mark.slow
 def test_calls_of_models_are_shown_and_added_up(holdfast: CommandLine, tmp_path: Path) -> None:
     url = _made(tmp_path)
     totals = holdfast("run", "ai", url, "x", "--json").json

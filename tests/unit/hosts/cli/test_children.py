@@ -58,6 +58,7 @@ def family(holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLin
 PARENT = "p"
 
 
+@pytest.mark.slow
 def test_child_runs_are_listed_page_by_page(family: CommandLine) -> None:
     first = family("run", "children", ENGINE, PARENT, "--limit", "2")
     head, *rows = [line.split() for line in first.out.splitlines()]
@@ -73,6 +74,7 @@ def test_child_runs_are_listed_page_by_page(family: CommandLine) -> None:
     assert family("run", "children", ENGINE, f"{PARENT}/1").err == "No child runs.\n"
 
 
+@pytest.mark.slow
 def test_a_run_is_shown_with_its_parent_and_newest_children(family: CommandLine) -> None:
     shown = family("run", "show", ENGINE, PARENT).out.splitlines()
     at = shown.index("Child runs")
@@ -90,11 +92,13 @@ def test_a_run_is_shown_with_its_parent_and_newest_children(family: CommandLine)
     assert listed[0]["parent"] == {"id": PARENT, "generation": 1}
 
 
+@pytest.mark.slow
 def test_a_preview_names_the_child_runs_that_new_ones_replace(family: CommandLine) -> None:
     shown = family("run", "rerun", ENGINE, PARENT, "--from", "24", "--preview").out
     assert re.search(r"^Starts +new child runs in place of p/24, p/25$", shown, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_inputs_and_results_are_json(family: CommandLine) -> None:
     assert family("run", "show", ENGINE, f"{PARENT}/3", "--input").out == '{"number":2}\n'
     assert family("run", "show", ENGINE, f"{PARENT}/3", "--result-of", "count").out == "3\n"

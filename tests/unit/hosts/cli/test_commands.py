@@ -43,6 +43,7 @@ def test_the_help_is_that_of_the_command_itself(path: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_no_help_no_version_and_no_completion_imports_the_engine() -> None:
     asked = [[*path.split(), "--help"] for path in COMMANDS]
     groups = {path.split()[0] for path in COMMANDS if " " in path}

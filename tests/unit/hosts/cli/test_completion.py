@@ -28,6 +28,7 @@ def completions(*words: str) -> set[str]:
     return {one.value for one in shell.get_completions(list(args), incomplete)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_an_option() -> None:
     bin_folder = Path(sys.executable).parent

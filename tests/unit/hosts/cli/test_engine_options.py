@@ -120,6 +120,7 @@ def test_upgrading_makes_the_tables_once(holdfast: CommandLine, url: str) -> Non
     assert f"{newest_version()} up to date" in status.out
 
 
+@pytest.mark.slow
 @on_the_store
 def test_what_needs_no_code_works_by_url(
     holdfast: CommandLine, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -82,6 +82,7 @@ def test_its_history_has_the_rows_that_it_keeps_and_its_own(shop: CommandLine, t
     assert told == [(1, "run.created"), (2, "step.completed"), (3, "run.created"), (4, "step.completed")]
 
 
+@pytest.mark.slow
 def test_it_is_replayed_with_what_it_keeps(shop: CommandLine) -> None:
     shop("history", "export", "fork_before:engine", "order-1", "-o", "h.json")
     same = shop("replay", "h.json", "-m", "fork_before")
@@ -93,6 +94,7 @@ def test_it_is_replayed_with_what_it_keeps(shop: CommandLine) -> None:
     assert (other.code, other.json[0]["row"], other.json[0]["call"]) == (Exit.DIVERGED, 4, "2")
 
 
+@pytest.mark.slow
 def test_it_is_checked_before_an_upgrade(shop: CommandLine) -> None:
     answer = shop("check-upgrade", "fork_before:engine")
     assert (answer.code, answer.out) == (Exit.OK, "1 of 1 open runs: 1 compatible\n")
@@ -122,6 +124,7 @@ def test_it_is_stepped_through_from_its_beginning(shop: CommandLine, tmp_path: P
     assert "it waits for a timer until" in done.stdout
 
 
+@pytest.mark.slow
 def test_why_and_show_say_where_it_is(shop: CommandLine) -> None:
     assert "(at fork_before.py:17 in fulfil) sleeps" in shop("why", "fork_before:engine", "order-1").out
     shown = shop("run", "show", "fork_before:engine", "order-1", "--json").json

@@ -53,6 +53,7 @@ def test_a_history_is_followed_until_its_run_has_ended(
     assert (rows[0]["type"], rows[-1]["type"]) == ("run.created", "run.completed")
 
 
+@pytest.mark.slow
 def test_following_goes_on_with_the_next_generation(holdfast: CommandLine) -> None:
     with holdfast.working():
         holdfast.engine().sync.run(rounds(1), id="r")
@@ -69,6 +70,7 @@ def test_a_run_that_does_not_exist_has_no_history(holdfast: CommandLine) -> None
     assert holdfast("history", "show", "shop:engine", "none", "--follow").code == 3
 
 
+@pytest.mark.slow
 def test_the_openapi_document_is_that_of_the_server(holdfast: CommandLine, tmp_path: Path) -> None:
     document = holdfast("openapi").json
     written = holdfast("openapi", "-o", "api.json")

@@ -20,6 +20,7 @@ def test_a_query_is_answered_without_a_worker(holdfast: CommandLine) -> None:
     assert (loud.code, loud.json) == (0, "RED")
 
 
+@pytest.mark.slow
 def test_an_update_is_answered_by_whoever_drives_the_run(holdfast: CommandLine) -> None:
     blue = ("Board.paint", "--arguments", '{"colour": "blue"}', "--idempotency-key", "k")
     with holdfast.working():
@@ -54,6 +55,7 @@ def test_what_can_not_be_answered_says_why(
     assert (refused.error["code"], refused.code) == (code, exit)
 
 
+@pytest.mark.slow
 def test_what_an_update_raises_is_told(holdfast: CommandLine) -> None:
     with holdfast.working():
         failed = ask(holdfast, "update", "Board.paint", "--arguments", '{"colour": "ugly"}')

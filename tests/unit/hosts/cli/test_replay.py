@@ -177,6 +177,7 @@ def test_open_runs_are_checked_before_an_upgrade(shop: CommandLine) -> None:
     assert shop("check-upgrade", "after:engine", "--workflow", "hurry").code == Exit.OK
 
 
+@pytest.mark.slow
 def test_runs_without_code_have_an_exit_code_of_their_own(shop: CommandLine) -> None:
     shop("run", "start", "before:engine", "hurry", '{"order": "c"}', "--id", "order-3")
     words = ("check-upgrade", "after:engine", "--workflow", "hurry")

@@ -149,6 +149,7 @@ def test_bad_input_is_refused(
     assert problem in answer.err.replace('\\"', '"')
 
 
+@pytest.mark.slow
 def test_it_needs_no_store_and_without_tzdata_says_what_to_install() -> None:
     program = """
 import sys

@@ -87,6 +87,7 @@ def test_a_key_without_the_scope_is_denied(holdfast: CommandLine, server: str) -
     assert "'read'" in answer.err
 
 
+@pytest.mark.slow
 def test_the_messages_for_a_wrong_key_and_a_missing_key_differ(
     holdfast: CommandLine, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

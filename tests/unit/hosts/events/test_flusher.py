@@ -244,6 +244,7 @@ def test_a_flusher_that_dies_leaves_its_streams_to_others_after_its_lease(world:
     assert world.flusher.flush().events == 0
 
 
+@pytest.mark.slow
 def test_a_sink_that_fails_for_an_hour_loses_nothing_and_is_seldom_called(world: World) -> None:
     world.register()
     for number in range(10):
@@ -264,6 +265,7 @@ def test_a_sink_that_fails_for_an_hour_loses_nothing_and_is_seldom_called(world:
     assert (world.row().failures, world.row().error) == (0, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
@@ -531,6 +533,7 @@ def test_a_flush_gives_back_what_it_does_not_come_to_soon(
     assert all(stream.holder is None for stream in world.store.dump().streams.values())
 
 
+@pytest.mark.slow
 def test_two_flushers_do_not_double(world: World) -> None:
     world.register()
     for number in range(250):

@@ -162,6 +162,7 @@ async def test_an_output_is_read_from_its_blob() -> None:
     assert bench.engine.sync.handle(pipeline, "x").result() == 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_outputs_of_wide_maps_are_read_with_two_questions() -> None:
     @stage
@@ -361,6 +362,7 @@ def test_what_could_not_be_stored_is_said_again_before_what_followed() -> None:
     assert [parse(one.data)["name"] for one in told if one.kind == "annotation"] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_an_attempt_logs_so_many_lines_and_no_more() -> None:
     _, body = waiting()
     kept: list[str] = []

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from holdfast.hosts.functions.history_document import text_of
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import now, workflow
@@ -112,6 +114,7 @@ def test_its_clock_shows_what_it_did_when_code_before_looked_at_it() -> None:
     drive.close()
 
 
+@pytest.mark.slow
 def test_one_that_never_rests_has_seen_the_row_after_which_it_does_not() -> None:
     drive = FunctionReplay(new_machine(never_rests()), text_of)
     drive.open([CREATED, *ADDED[:3]])

@@ -103,6 +103,7 @@ def test_a_function_that_rests_takes_a_few_kilobytes(
     assert each < BYTES_MAX, taken
 
 
+@pytest.mark.slow
 def test_of_a_function_that_has_ended_nothing_is_left_for_python_to_look_for(tmp_path: Path) -> None:
     opened = Engine.open(f"sqlite:///{tmp_path / 'runs.db'}", workflows=[add_twice])
     kept = (FunctionLoop, RunTask, AttemptRuntime, Body)

@@ -180,6 +180,7 @@ def test_a_request_whose_answer_has_a_secret_is_repeated_only_if_it_was_not_sent
         tries.pause_after(lost(SHOWN_ONCE, "ReadError", is_unsent=False))
 
 
+@pytest.mark.slow
 def test_totals_of_model_calls_are_read_by_a_process_that_serves_nothing() -> None:
     """A class that refers to itself is resolved by a server, which would hide it here."""
     program = (

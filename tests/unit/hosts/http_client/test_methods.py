@@ -97,6 +97,7 @@ def test_the_sync_and_the_async_client_have_the_same_methods(_: type, sync: type
     assert not [name for name, one in inspect.getmembers(sync) if inspect.iscoroutinefunction(one)]
 
 
+@pytest.mark.slow
 def test_the_sync_modules_are_what_the_async_ones_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

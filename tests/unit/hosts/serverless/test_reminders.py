@@ -130,6 +130,7 @@ def test_one_tick_announces_so_many_and_the_next_one_others(
     assert ticks[3] == ticks[0]
 
 
+@pytest.mark.slow
 def test_a_tick_that_has_much_to_do_announces_only_once(world: World) -> None:
     for number in range(600):
         world.bench.start(FAILING(number), id=str(number))

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from holdfast import Engine, Pipeline, stage
 from holdfast.adapters.sinks.webhook import WebhookSink
 from holdfast.hosts.serverless.host import ServerlessHost
@@ -16,6 +18,7 @@ def double(n: int) -> int:
 DOUBLE = Pipeline("double", input=int).pipe(double)
 
 
+@pytest.mark.slow
 def test_a_tick_ends_one_timeout_after_its_time_is_up() -> None:
     engine = Engine.open("memory://", workflows=[DOUBLE])
     with a_server(dripping(b"HTTP/1.0 503 No\r\n\r\n")) as port, engine.sync:

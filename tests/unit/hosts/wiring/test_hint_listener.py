@@ -508,6 +508,7 @@ class _ClosedByAnother(MemoryTransport):
         return super().receive(limit, wait)
 
 
+@pytest.mark.slow
 def test_a_transport_that_somebody_else_has_closed_is_not_asked_without_a_rest(world: World) -> None:
     transport = _ClosedByAnother()
     listener = ThreadedHintListener(world.store, transport)

@@ -60,6 +60,7 @@ def _region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opener", OPENERS)
 @given(url=urls())
 def test_a_malformed_url_is_an_error_of_ours(opener: Callable[[str], object], url: str) -> None:
@@ -67,6 +68,7 @@ def test_a_malformed_url_is_an_error_of_ours(opener: Callable[[str], object], ur
         opener(url)
 
 
+@pytest.mark.slow
 @given(url=urls())
 def test_what_is_shown_of_a_url_is_one_line_without_its_password(url: str) -> None:
     shown = shown_url(url)

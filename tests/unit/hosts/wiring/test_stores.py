@@ -106,6 +106,7 @@ def test_a_transport_of_no_known_form_is_refused_without_its_secrets(url: str) -
     assert "hunter2" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_scheduler_is_named_by_a_url_and_sends_to_the_queue_of_the_transport(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,6 +171,7 @@ def test_older_tables_are_to_be_upgraded(tmp_path: Path, monkeypatch: pytest.Mon
     stores.persistence.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0018", "2026_01_01", "9999_12_31"])
 def test_tables_that_no_upgrade_takes_get_the_advice_of_the_upgrade(tmp_path: Path, version: str) -> None:
     stores = open_stores(f"sqlite:///{tmp_path}/holdfast.db")

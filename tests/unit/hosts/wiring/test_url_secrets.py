@@ -194,6 +194,7 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.parametrize("opener", OPENERS)
 def test_no_error_and_nothing_that_is_opened_shows_a_secret(
@@ -219,6 +220,7 @@ def test_no_error_and_nothing_that_is_opened_shows_a_secret(
     assert not leaks(caplog.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [sent, announced])
 def test_what_can_not_be_reached_is_named_without_its_secrets(use: Callable[[str], object]) -> None:
     shown: list[str] = []

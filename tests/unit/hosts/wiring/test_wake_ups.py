@@ -181,6 +181,7 @@ def test_a_scheduler_that_fails_is_left_alone_for_a_while_and_nobody_suffers(
     assert len(scheduler.pending) == 1
 
 
+@pytest.mark.slow
 def test_so_many_are_remembered_and_no_more(scheduler: Noted) -> None:
     wake_ups = WakeUps(scheduler, before)
     for number in range(KNOWN_MAX + 1):

@@ -64,6 +64,7 @@ def test_events_come_within_a_second_in_order_and_once(engine: Engine) -> None:
     assert [event.number for event in sink.events] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_what_is_left_comes_when_the_worker_ends(engine: Engine) -> None:
     sink = MemorySink()
     with engine.sync as sync:
@@ -94,6 +95,7 @@ def test_a_sink_that_hangs_holds_up_no_body_and_no_other_sink(engine: Engine) ->
         hanging.let_go.set()
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_sink_leaves_events_to_others(engine: Engine) -> None:
     sink = MemorySink()
     with engine.sync as sync:

@@ -49,6 +49,7 @@ SEVERAL, ONE, NONE, BY_NAME, SIMPLE = (
 )
 
 
+@pytest.mark.slow
 @given(
     st.tuples(
         st.integers() | st.booleans() | st.just(10**5_000),
@@ -69,6 +70,7 @@ def test_so_is_one_whose_argument_nests_deeply(depth: int) -> None:
     is_written_alike(ONE, argument)
 
 
+@pytest.mark.slow
 def test_so_is_one_whose_argument_is_long_or_holds_itself() -> None:
     endless: list[object] = []
     endless.append(endless)

@@ -209,6 +209,7 @@ def test_a_run_without_a_plan_harms_nobody_in_its_batch() -> None:
 # Bounds -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_batch_of_too_many_commands_is_split() -> None:
     world = World(pipeline(stage("a")), wrap=Choosy)
     world.send(*(_create() for _ in range(2 * BATCH_COMMANDS_MAX + 1)))
@@ -324,6 +325,7 @@ def test_a_value_that_the_store_refuses_fails_its_attempt_and_no_other() -> None
     assert POISON not in repr(world.tables())
 
 
+@pytest.mark.slow
 def test_it_takes_no_more_tries_than_halving_needs() -> None:
     world = World(pipeline(stage("a")), wrap=Choosy)
     for _ in range(128):

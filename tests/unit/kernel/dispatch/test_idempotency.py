@@ -244,6 +244,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield BrowserSessionDelete(principal="ann")
 
 
+@pytest.mark.slow
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:
     seen: set[type] = set()
     for number, command in enumerate(_every_command(world)):

@@ -254,6 +254,7 @@ def test_a_timer_that_is_too_far_ahead_is_refused() -> None:
     assert isinstance(play(too_long()).error, ValueError)
 
 
+@pytest.mark.slow
 def test_a_loop_that_never_rests_blocks_and_says_so() -> None:
     @workflow
     async def busy() -> None:

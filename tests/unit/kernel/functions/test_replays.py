@@ -90,6 +90,7 @@ TOGETHER: list[tuple[Call[Any], list[tuple[float, FunctionEvent]]]] = [
 ]
 
 
+@pytest.mark.slow
 def test_results_of_steps_that_are_told_in_one_go_come_to_the_same() -> None:
     together, turns = 0, 0
     for call, then in TOGETHER:

@@ -33,6 +33,7 @@ from tests.unit.kernel.world import child as a_child
 from tests.unit.kernel.world import stage as a_stage
 
 
+@pytest.mark.slow
 def test_a_key_that_joins_a_backlog_takes_every_other_turn() -> None:
     """Of A, 1,500 wait; ten of B are served within the next twenty."""
     line = Line()
@@ -45,6 +46,7 @@ def test_a_key_that_joins_a_backlog_takes_every_other_turn() -> None:
     assert places(line.serve(22), "B") == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
 
 
+@pytest.mark.slow
 def test_weights_are_shares() -> None:
     line = Line()
     for key, weight in (("A", 1), ("B", 2), ("C", 4)):
@@ -83,6 +85,7 @@ def test_a_key_that_comes_now_and_then_waits_for_one_turn() -> None:
             line.serve(2)
 
 
+@pytest.mark.slow
 def test_many_keys_join_and_the_first_keeps_its_share() -> None:
     line = Line()
     line.start("A", 1_500)
@@ -109,6 +112,7 @@ def test_an_urgent_run_comes_first_and_counts_for_its_key() -> None:
     assert served[1:] == [*["A", "B"] * 10, "A", "A"]
 
 
+@pytest.mark.slow
 def test_turns_are_not_saved_while_no_worker_runs() -> None:
     line = Line()
     line.start("A", 300)
@@ -130,6 +134,7 @@ def test_a_key_that_was_away_has_saved_up_nothing() -> None:
     assert places(line.serve(40), "B") == list(range(2, 41, 2))
 
 
+@pytest.mark.slow
 def test_a_key_that_had_all_workers_to_itself_is_not_punished_for_it() -> None:
     line = Line()
     for _ in range(30):
@@ -142,6 +147,7 @@ def test_a_key_that_had_all_workers_to_itself_is_not_punished_for_it() -> None:
     assert 9 <= Counter(line.serve(20))["A"] <= 11
 
 
+@pytest.mark.slow
 def test_other_workflows_of_the_queue_keep_their_places() -> None:
     """A run of a workflow without turns comes before all that A starts after it, however long the line has waited."""
     line = Line(plan(), plan("other", fair=None))

@@ -111,6 +111,7 @@ def test_the_end_of_a_body_makes_no_room(world: World) -> None:
     assert [attempt.node for attempt in world.claim(session)] == ["b", "b"]
 
 
+@pytest.mark.slow
 def test_starts_count_each_from_its_own_instant_on(world: World) -> None:
     session = world.open()
     starts: list[int] = []
@@ -127,6 +128,7 @@ def test_starts_count_each_from_its_own_instant_on(world: World) -> None:
     assert all(starts[at + 2] - starts[at] >= MINUTE for at in range(10))
 
 
+@pytest.mark.slow
 def test_the_first_who_waits_sleeps_and_nobody_else(world: World) -> None:
     start(world, *(f"x{number}" for number in range(50)))
     admit(world)
@@ -315,6 +317,7 @@ def test_a_stage_may_have_both_limits() -> None:
     assert admit(world).admitted == 1
 
 
+@pytest.mark.slow
 def test_a_map_of_many_items_goes_at_its_rate_in_the_order_of_the_items() -> None:
     world = World(pipeline(stage("list"), each_of(rated("m", limit=10, per=SECOND), limit=20)))
     start(world, "x")
@@ -407,6 +410,7 @@ def test_a_start_by_a_clock_that_is_behind_counts_as_long_as_any_other(world: Wo
     assert names(world, world.claim(session)) == ["x3"]
 
 
+@pytest.mark.slow
 def test_a_start_counts_for_a_version_with_a_longer_period_after_its_own_is_over() -> None:
     """A deploy changes the period: each version's claims count the other's starts within its own period."""
     short, long = rated(limit=1, per=2 * SECOND), rated(limit=2, per=5 * SECOND)

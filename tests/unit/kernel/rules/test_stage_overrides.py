@@ -170,6 +170,7 @@ def test_a_rerun_keeps_what_its_run_was_told(world: World) -> None:
     assert world.jobs()[0].max_attempts == 1
 
 
+@pytest.mark.slow
 def test_runs_with_plans_of_their_own_do_not_fill_the_memory(world: World) -> None:
     """Plans are read again when needed; the kernel's cache is bounded."""
     kernel = world.kernel

@@ -107,6 +107,7 @@ def test_every_table_says_what_each_state_means() -> None:
     assert set(STREAM_TRANSITIONS.states) == set(STREAM_TRANSITIONS.following) == set(StreamState)
 
 
+@pytest.mark.slow
 def test_no_rule_writes_a_state_without_asking_its_table() -> None:
     found = [
         f"{path.name}:{line}"

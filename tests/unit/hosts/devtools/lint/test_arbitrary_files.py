@@ -60,6 +60,7 @@ STATEMENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(above=STATEMENTS, body=STATEMENTS)
 def test_any_code_is_looked_at(
     tmp_path_factory: pytest.TempPathFactory, above: list[str], body: list[str]
@@ -75,6 +76,7 @@ def test_any_code_is_looked_at(
     assert all(1 <= one.line <= one.end_line and one.column >= 1 for one in report.findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "each", "least"),
     [

@@ -63,6 +63,7 @@ class Shape(HTMLParser):
         self.other.append(data)
 
 
+@pytest.mark.slow
 @given(text=TEXTS, title=TEXTS, value=TEXTS)
 def test_a_text_stays_a_text_in_every_place(text: str, title: str, value: str) -> None:
     page = el("p", el("b", text, title=title), el("input", value=value), text)

@@ -123,6 +123,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
     return world, step
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_while_it_is_read_is_judged_as_it_was() -> None:
     """Its jobs are read with its row in one snapshot, and its history only up to that row."""
     world, step = _busy()
@@ -139,6 +140,7 @@ def test_a_run_that_goes_on_while_it_is_read_is_judged_as_it_was() -> None:
     assert seen > 50
 
 
+@pytest.mark.slow
 def test_what_is_in_motion_is_not_told() -> None:
     world, step = _busy()
     for _ in range(20):

@@ -370,6 +370,7 @@ def test_messages_are_kept_unseen_while_bodies_run(
     assert messages.shown[0] == (QUEUE_ARN, {waits["receiptHandle"]: 0.3})
 
 
+@pytest.mark.slow
 def test_a_function_rests_when_its_invocation_nears_its_end_and_goes_on_in_the_next(
     messages: FakeMessages,
 ) -> None:
