@@ -30,7 +30,7 @@ help:
 	@echo 'make serve          serve a shop over HTTP, with a worker and runs in every state [PORT=8080]'
 	@echo 'make check          check formatting, lint, generated code, types, import rules and purity of the kernel'
 	@echo 'make test           run the fast tests, on SQLite and on a PostgreSQL that only the tests use'
-	@echo 'make test-slow      run the tests that take minutes: packaging, processes, AWS, browser, chaos'
+	@echo 'make test-slow      run the slower tests: simulations, packaging, processes, AWS, browser, chaos'
 	@echo 'make test-full      run the slow tests and the sized ones at full size, with many examples (an hour)'
 	@echo 'make chaos          run the chaos tests at full size (most of an hour)'
 	@echo 'make simulate       run the simulator: seeded faults in virtual time'
