@@ -12,6 +12,8 @@ from holdfast.ports.records.gatherings import GatheringName
 from holdfast.ports.records.run import RunName
 from holdfast.ports.records.schedule import ScheduleName
 from holdfast.ports.records.topic import MessageName
+from holdfast.ports.records.trigger import TriggerName
+from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import SlotPlace, not_negative
 from holdfast.ports.structs import frozen
 
@@ -188,6 +190,18 @@ class PublishedMessages(ComposedSearch):
     """Search for messages of topics by name."""
 
     names: tuple[MessageName, ...]
+
+
+@frozen
+class NamedTrigger(ComposedSearch):
+    """Search for a trigger by name, locked, and for its topic.
+
+    With `topic` and `since`, it is that topic, with the number of the first message since an instant.
+    """
+
+    name: TriggerName
+    topic: str | None = None
+    since: Micros | None = None
 
 
 @frozen

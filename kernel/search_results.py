@@ -50,6 +50,8 @@ class SearchResult:
     runs: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     topic: TopicRound | None = None
+    first_number: int | None = None
+    """The number of the first message of a topic since an instant; None without any."""
     run_names: tuple[RunName, ...] = ()
     """The names of runs that may be ended to make way for others: their jobs are read, too."""
     to_end: tuple[str, ...] = ()

@@ -123,7 +123,7 @@ class QuotaExceededError(CommandError):
 
 
 class NamespaceInUseError(CommandError):
-    """A namespace can't be deleted: it has runs, schedules or sinks."""
+    """A namespace can't be deleted: it has runs, schedules, triggers or sinks."""
 
     code = "namespace_in_use"
 
@@ -366,6 +366,16 @@ class ScheduleNotFoundError(CommandError):
     def __init__(self, schedule: str) -> None:
         self.schedule = schedule
         super().__init__(f"there is no schedule {schedule!r}; `holdfast schedule list` lists the schedules")
+
+
+class TriggerNotFoundError(CommandError):
+    """There is no such trigger in this namespace."""
+
+    code = "trigger_not_found"
+
+    def __init__(self, trigger: str) -> None:
+        self.trigger = trigger
+        super().__init__(f"there is no trigger {trigger!r}; `holdfast trigger list` lists the triggers")
 
 
 class SinkCursorError(CommandError):

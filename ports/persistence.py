@@ -22,8 +22,8 @@ class Transaction(Protocol):
 
     - Reads take many keys at once; a key that does not exist is missing from the result.
     - A read sees everything that was committed before it, and the latest version of every row that is locked.
-    - Rows are locked in the order schedules, topics, runs, jobs, others, slots, rates, each by ascending key. So no two
-      transactions deadlock.
+    - Rows are locked in the order schedules, triggers, topics, runs, jobs, others, slots, rates, each by ascending key.
+      So no two transactions deadlock.
     - `apply` is called at most once, and last.
     """
 

@@ -490,7 +490,8 @@ class TopicsToDeliver(Search[Sequence[TopicName]]):
     """Topics of all namespaces with something to deliver, ascending: messages, subscriptions behind, old messages.
 
     That is, a message without a number, a message that some of its subscribers have, a subscription with a
-    `next_number`, or a delivered message that has expired before `now`. Those up to the place of `after` are left out.
+    `next_number`, or a delivered message that has expired before `now` and that no trigger has to handle. Those up to
+    the place of `after` are left out.
     """
 
     after_namespace: str
@@ -531,7 +532,10 @@ class FirstNumberSince(Search[int | None]):
 
 @frozen
 class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
-    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry."""
+    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry.
+
+    Those that a trigger of the topic has to handle are left out: from its `next_number` on.
+    """
 
     namespace: str
     topic: str

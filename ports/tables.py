@@ -37,6 +37,7 @@ from holdfast.ports.records.topic import (
     TopicName,
     TopicRow,
 )
+from holdfast.ports.records.trigger import TriggerName, TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 
@@ -89,6 +90,9 @@ class Table(Generic[Record, Key]):
 NAMESPACES: Final[Table[NamespaceRow, str]] = Table("namespaces", NamespaceRow, ("name",), attrgetter("name"))
 SCHEDULES: Final[Table[ScheduleRow, str]] = Table(
     "schedules", ScheduleRow, ("key",), attrgetter("key"), unique=("namespace", "name")
+)
+TRIGGERS: Final[Table[TriggerRow, TriggerName]] = Table(
+    "triggers", TriggerRow, ("namespace", "name"), attrgetter("trigger_name")
 )
 TOPICS: Final[Table[TopicRow, TopicName]] = Table(
     "topics", TopicRow, ("namespace", "name"), attrgetter("topic_name")
@@ -194,6 +198,7 @@ WORKFLOWS: Final[Table[WorkflowRow, WorkflowKey]] = Table(
 TABLES: Final[tuple[Table[Any, Any], ...]] = (
     NAMESPACES,
     SCHEDULES,
+    TRIGGERS,
     TOPICS,
     RUNS,
     JOBS,
@@ -257,6 +262,7 @@ StoredRecord: TypeAlias = (
     | AuditEntry
     | NamespaceRow
     | WorkflowRow
+    | TriggerRow
     | TopicRow
     | TopicMessageRow
     | SubscriptionRow

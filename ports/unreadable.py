@@ -27,6 +27,7 @@ from holdfast.ports.records.run import Run, outer_limits_from
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
 from holdfast.ports.texts import escape_line
@@ -155,6 +156,7 @@ def unreadable_columns(
 
 def replace_unreadable(
     kind: type[ScheduleRow]
+    | type[TriggerRow]
     | type[Stream]
     | type[Sink]
     | type[RateWindow]
@@ -172,9 +174,9 @@ def replace_unreadable(
 
     For rows that many runs share, where a refusal would stop them all: a stream is delivered again, a sink gets more
     event types, or refuses the cursor of the client that reads it, a rate limit and a key with turns count from zero, a
-    session counts as dead and its jobs go to others, a schedule that can't be read does not fire, and says so, a
-    changed limit is again as plans say, a credential or browser session that can't be read has expired, and a message
-    that can't be read is skipped by those who get it.
+    session counts as dead and its jobs go to others, a schedule or trigger that can't be read does not fire, and says
+    so, a changed limit is again as plans say, a credential or browser session that can't be read has expired, and a
+    message that can't be read is skipped by those who get it.
     """
     checks, harmless = _CHECKS[kind], _HARMLESS[kind]
     return {
@@ -339,6 +341,7 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
         "batch": _optional(_that(_batch, "JSON object of a batch")),
     },
     ScheduleRow: {},
+    TriggerRow: {},
     RateWindow: {},
     FairKey: {},
     LimitRow: {},
@@ -369,6 +372,14 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
             0,
         ),
         **dict.fromkeys(("last_local", "paused", "problem", "declared")),
+    },
+    TriggerRow: {
+        **dict.fromkeys(("topic", "selection", "workflow", "start", "recent", "changes"), ""),
+        **dict.fromkeys(
+            ("since", "next_number", "started", "refused", "created_at", "updated_at"),
+            0,
+        ),
+        **dict.fromkeys(("paused", "problem", "declared")),
     },
     Stream: {
         "head_row": 0,

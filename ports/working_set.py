@@ -48,6 +48,7 @@ from holdfast.ports.records.topic import (
     TopicName,
     TopicRow,
 )
+from holdfast.ports.records.trigger import TriggerName, TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 from holdfast.ports.tables import (
@@ -81,6 +82,7 @@ from holdfast.ports.tables import (
     TABLES,
     TOPIC_MESSAGES,
     TOPICS,
+    TRIGGERS,
     WORKFLOWS,
     OnInsert,
     StoredRecord,
@@ -129,6 +131,7 @@ class Tables:
     audit_entries: dict[tuple[str, int, str], AuditEntry]
     namespaces: dict[str, NamespaceRow]
     workflows: dict[WorkflowKey, WorkflowRow]
+    triggers: dict[TriggerName, TriggerRow]
     topics: dict[TopicName, TopicRow]
     topic_messages: dict[MessageName, TopicMessageRow]
     subscriptions: dict[SubscriptionName, SubscriptionRow]
@@ -165,6 +168,7 @@ class Tables:
         self.audit_entries = rows[AUDIT_ENTRIES]
         self.namespaces = rows[NAMESPACES]
         self.workflows = rows[WORKFLOWS]
+        self.triggers = rows[TRIGGERS]
         self.topics = rows[TOPICS]
         self.topic_messages = rows[TOPIC_MESSAGES]
         self.subscriptions = rows[SUBSCRIPTIONS]

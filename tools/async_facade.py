@@ -102,6 +102,16 @@ FACADES = (
         bodies=False,
     ),
     Facade(
+        source="hosts/client/sync_triggers.py",
+        sync="SyncTriggers",
+        target="hosts/client/triggers.py",
+        name="Triggers",
+        summary="Triggers, by which messages of topics start runs, for async code. Each method calls `SyncTriggers` in "
+        "a thread.",
+        docstring="The triggers of a namespace, for async code. `engine.triggers` returns it.",
+        bodies=False,
+    ),
+    Facade(
         source="hosts/client/sync_keys.py",
         sync="SyncKeys",
         target="hosts/client/keys.py",

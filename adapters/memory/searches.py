@@ -300,7 +300,7 @@ def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[Topi
         *(
             TopicName(row.namespace, row.topic)
             for row in tables.topic_messages.values()
-            if row.number is None or row.expires_at < now
+            if row.number is None or (row.expires_at < now and _is_handled(store, row))
         ),
         *(
             TopicName(row.namespace, row.topic)
@@ -311,6 +311,15 @@ def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[Topi
     }
     after = (search.after_namespace, search.after_name)
     return [name for name in sorted(found) if name > after][: search.limit]
+
+
+def _is_handled(store: Store, message: TopicMessageRow) -> bool:
+    """Whether no trigger of the topic has to handle a message any more."""
+    return not any(
+        (row.namespace, row.topic) == (message.namespace, message.topic)
+        and row.next_number <= (message.number or 0)
+        for row in store.tables.triggers.values()
+    )
 
 
 def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageRow]:
@@ -341,6 +350,7 @@ def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[Topic
         row
         for row in _messages_of(store, search.namespace, search.topic)
         if row.expires_at < store.now and row.number is not None and row.number <= search.number
+        if _is_handled(store, row)
     ]
     return sorted(found, key=lambda row: (row.expires_at, row.id))[: search.limit]
 

@@ -30,6 +30,7 @@ from holdfast.ports.records.run import ClosePolicy, Run, RunStatus, outer_limits
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow
+from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Payload, PlanRow
 from holdfast.ports.searches import (
     CompletedRow,
@@ -60,6 +61,7 @@ REPLY: Final = COLUMNS[IdempotencyReply].columns
 LEADER: Final = COLUMNS[LeaderLease].columns
 ATTRIBUTE: Final = ("pair", "created_at", "run")
 SCHEDULE: Final = COLUMNS[ScheduleRow].columns
+TRIGGER: Final = COLUMNS[TriggerRow].columns
 TOPIC_MESSAGE: Final = COLUMNS[TopicMessageRow].columns
 SUBSCRIPTION: Final = COLUMNS[SubscriptionRow].columns
 SINK: Final = COLUMNS[Sink].columns
@@ -169,6 +171,11 @@ def credential_from(row: Row) -> Credential:
 def schedule_from(row: Row) -> ScheduleRow:
     """Return the schedule in a row of `SCHEDULE`."""
     return ScheduleRow(**replace_unreadable(ScheduleRow, fields_of(ScheduleRow, row)))
+
+
+def trigger_from(row: Row) -> TriggerRow:
+    """Return the trigger in a row of `TRIGGER`."""
+    return TriggerRow(**replace_unreadable(TriggerRow, fields_of(TriggerRow, row)))
 
 
 def topic_message_from(row: Row) -> TopicMessageRow:
@@ -358,6 +365,7 @@ _RECORD_FROM: Final[Mapping[type, Callable[[Row], Any]]] = {
     HistoryRow: history_from,
     Session: session_from,
     ScheduleRow: schedule_from,
+    TriggerRow: trigger_from,
     TopicMessageRow: topic_message_from,
     SubscriptionRow: subscription_from,
     Sink: sink_from,

@@ -441,14 +441,18 @@ def _of_topics(dialect: Dialect) -> _Searches:
     subscriptions = (
         f"SELECT {columns_of(rows.SUBSCRIPTION, 's')} FROM holdfast_subscriptions AS s WHERE {of_topic}"
     )
-    stored = "SELECT namespace, topic AS name FROM holdfast_topic_messages WHERE"
+    stored = "SELECT namespace, topic AS name FROM holdfast_topic_messages AS m WHERE"
+    is_handled = (
+        "NOT EXISTS (SELECT 1 FROM holdfast_triggers AS h WHERE h.namespace = m.namespace AND h.topic = m.topic "
+        "AND h.next_number <= m.number)"
+    )
     message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)
     return {
         s.TopicsToDeliver: SqlSearch(
             sql=f"SELECT namespace, name FROM ({stored} number IS NULL "
             "UNION SELECT namespace, topic FROM holdfast_subscriptions WHERE next_number IS NOT NULL "
             "UNION SELECT namespace, name FROM holdfast_topics WHERE after_subscription IS NOT NULL "
-            f"UNION {stored} number IS NOT NULL AND expires_at < :now) AS t "
+            f"UNION {stored} number IS NOT NULL AND expires_at < :now AND {is_handled}) AS t "
             "WHERE (namespace, name) > (:after_namespace, :after_name) ORDER BY namespace, name LIMIT :limit",
             answer=_each(lambda row: TopicName(*row)),
         ),
@@ -465,7 +469,7 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=_earliest,
         ),
         s.ExpiredMessages: SqlSearch(
-            sql=f"{messages} AND m.expires_at < :now AND m.number <= :number "
+            sql=f"{messages} AND m.expires_at < :now AND m.number <= :number AND {is_handled} "
             "ORDER BY m.expires_at, m.id LIMIT :limit",
             answer=message,
         ),

@@ -33,6 +33,7 @@ _GROUPS: Final = {
     "queue": "See what waits in queues and who serves it, and pause them.",
     "workflow": "See which workflows there are, and what they take.",
     "topic": "Publish messages to topics, and see how far they were delivered.",
+    "trigger": "Inspect, pause and apply triggers, by which messages of topics start runs.",
     "namespace": "Create, list and delete namespaces, and give them quotas.",
     "history": "Show, follow and export the histories of runs.",
     "sink": "Register the sinks that receive events.",

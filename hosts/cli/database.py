@@ -20,7 +20,8 @@ from holdfast.ports.records.run import RunStatus
 def upgrade_command(*, screen: Screen, target: Target) -> None:
     """Create a store's tables, or migrate them to this version. Safe to repeat and to run concurrently.
 
-    With an engine, also apply the schedules that its code declares, as `holdfast schedule apply` does.
+    With an engine, also apply the schedules and triggers that its code declares, as `holdfast schedule apply` and
+    `holdfast trigger apply` do.
     """
     with target.opened(checks_schema=False) as (engine, _):
         _check_folder(engine.core.stores.file)
@@ -28,6 +29,7 @@ def upgrade_command(*, screen: Screen, target: Target) -> None:
         engine.core.stores.persistence.setup()
         after = schema_there(engine)
         applied = engine.sync.apply_schedules()
+        engine.sync.apply_triggers()
     text = f"Upgraded the tables from version {before} to {after}"
     if before in (None, after):
         what = "Created the tables" if before is None else "The tables are up to date"

@@ -86,6 +86,7 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.ResultMissingError, Exit.NOT_FOUND),
     (e.SinkNotFoundError, Exit.NOT_FOUND),
     (e.ScheduleNotFoundError, Exit.NOT_FOUND),
+    (e.TriggerNotFoundError, Exit.NOT_FOUND),
     (e.CredentialNotFoundError, Exit.NOT_FOUND),
     (e.InvalidCommandError, Exit.USAGE),
     (e.CommandError, Exit.REFUSED),

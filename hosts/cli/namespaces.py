@@ -82,7 +82,12 @@ def show_command(*, screen: Screen, target: Target) -> None:
     facts.add_row("runs", _runs(info) or "none")
     since = "" if info.waiting_since is None else f", the first since {screen.instant(info.waiting_since)}"
     facts.add_row("jobs", f"{info.queued:,} queued{since}; {info.running:,} running")
-    parts = ((info.workers, "worker"), (info.schedules, "schedule"), (info.sinks, "sink"))
+    parts = (
+        (info.workers, "worker"),
+        (info.schedules, "schedule"),
+        (info.triggers, "trigger"),
+        (info.sinks, "sink"),
+    )
     facts.add_row("has", ", ".join(counted(number, what) for number, what in parts))
     if info.is_partial:
         facts.add_row("", "there are more than were counted")
@@ -100,13 +105,17 @@ def show_command(*, screen: Screen, target: Target) -> None:
 )
 @engine_options
 def delete_command(*, screen: Screen, target: Target, purge: bool, yes: bool) -> None:
-    """Delete a namespace. Refused while it has runs, schedules or sinks, unless it is purged."""
+    """Delete a namespace. Refused while it has runs, schedules, triggers or sinks, unless it is purged."""
     if yes and not purge:
         raise click.UsageError("--yes needs --purge")
     with target.backend("NAME") as (backend, (name,)):
         if purge and not yes:
             info = backend.api.namespaces.describe(name)
-            parts = ((info.schedules, "schedule"), (info.sinks, "sink"))
+            parts = (
+                (info.schedules, "schedule"),
+                (info.triggers, "trigger"),
+                (info.sinks, "sink"),
+            )
             others = ", ".join(counted(number, what) for number, what in parts)
             text = (
                 f"{name} has {_runs(info) or 'no runs'}; {others}. Repeat with --yes to remove them for good."

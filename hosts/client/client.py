@@ -14,6 +14,7 @@ from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import starts
+from holdfast.hosts.execution.trigger_firing import trigger_firer
 from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
@@ -145,6 +146,12 @@ class Client(Dispatcher):
         if _is_start(command) and not self._has_around and starts.get() is None:
             return self._batcher.dispatch(command)
         return super()._send(command)
+
+    def fire_triggers(self) -> None:
+        """Start the runs of messages that a trigger has not handled, one that was just stored or resumed, say."""
+        firer = trigger_firer(self.core)
+        firer.forget()
+        firer.try_to_fire()
 
     def create(self, call: Call[object], options: StartOptions) -> RunCreate:
         """Return the command that starts a call. Invalid options and values are refused here."""

@@ -15,6 +15,7 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
 from holdfast.hosts.client.transactional_engine import TransactionalEngine
 from holdfast.hosts.client.transactions import TransactionCalls
+from holdfast.hosts.client.triggers import Triggers
 from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.wiring.ai_settings import AiSettings
@@ -26,6 +27,7 @@ from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.authoring.triggers import Trigger
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import Actor
 from holdfast.ports.blobs import BlobStore
@@ -47,9 +49,10 @@ class Engine(EngineMethods):
         core: Core,
         *,
         schedules: Iterable[Schedule[object]] | None = None,
+        triggers: Iterable[Trigger[object]] | None = None,
         substitute: Substitute = unchanged,
     ) -> None:
-        super().__init__(SyncEngine(core, schedules=schedules, substitute=substitute))
+        super().__init__(SyncEngine(core, schedules=schedules, triggers=triggers, substitute=substitute))
         self.core = core
         self.client = self._sync.client
         self.substitute = substitute
@@ -64,6 +67,7 @@ class Engine(EngineMethods):
         workflows: Iterable[WorkflowDefinition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
         schedules: Iterable[Schedule[object]] | None = None,
+        triggers: Iterable[Trigger[object]] | None = None,
         blobs: str | BlobStore | None = None,
         transport: str | JobTransport | None = None,
         scheduler: str | Scheduler | None = None,
@@ -85,6 +89,8 @@ class Engine(EngineMethods):
             schedules: The schedules that this code declares. At the first use with `migrate=True` they are created and
                 updated, and those that it does not declare any more are removed; an empty list removes all. With
                 `migrate=False`, run `holdfast schedule apply`. If omitted, declared schedules stay as they are.
+            triggers: The triggers that this code declares, as `schedules`. With `migrate=False`, run
+                `holdfast trigger apply`.
             blobs: Where to keep large values: `file:///an/absolute/folder`, `s3://bucket/prefix` or a `BlobStore`. By
                 default in `<file>.blobs` beside a SQLite file, and inline in other stores.
             transport: What carries hints, instead of the store's own transport: the URL of an SQS queue,
@@ -114,6 +120,7 @@ class Engine(EngineMethods):
             workflows=workflows,
             steps=steps,
             schedules=schedules,
+            triggers=triggers,
             namespace=namespace,
             migrate=migrate,
             retry=retry,
@@ -131,6 +138,7 @@ class Engine(EngineMethods):
         workflows: Iterable[WorkflowDefinition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
         schedules: Iterable[Schedule[object]] | None = None,
+        triggers: Iterable[Trigger[object]] | None = None,
         namespace: str = "default",
         migrate: bool = True,
         retry: Retry | None = None,
@@ -159,6 +167,7 @@ class Engine(EngineMethods):
                 interceptors=interceptors,
             ),
             schedules=schedules,
+            triggers=triggers,
         )
 
     async def __aenter__(self) -> Self:
@@ -224,6 +233,11 @@ class Engine(EngineMethods):
     def limits(self) -> Limits:
         """The limits and queues of the namespace, to be read and changed while the system runs."""
         return Limits(self._sync.limits)
+
+    @property
+    def triggers(self) -> Triggers:
+        """The triggers of the namespace, by which messages of topics start runs."""
+        return Triggers(self._sync.triggers)
 
     @property
     def keys(self) -> Keys:

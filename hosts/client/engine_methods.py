@@ -459,6 +459,25 @@ class EngineMethods:
         """
         return await in_thread(lambda: self._sync.apply_schedules(prune=prune, dry_run=dry_run, actor=actor))
 
+    async def apply_triggers(self, *, actor: Actor | None = None) -> bool:
+        """Store the triggers that `Engine.open(triggers=[...])` declares, and remove those that it has dropped.
+
+        An engine with `migrate=True` does this at its first use, so only others need to. A trigger whose declaration
+        has not changed stays as it is, whatever operators have changed meanwhile. Only triggers of this engine's
+        workflows are removed.
+
+        Args:
+            actor: Who applies them; the engine's actor if omitted (see `acting_as`).
+
+        Returns:
+            Whether anything has changed.
+
+        Raises:
+            UnknownWorkflowError: The engine does not have the workflow of a trigger.
+            InvalidCommandError: The `since` of a trigger is in the future.
+        """
+        return await in_thread(lambda: self._sync.apply_triggers(actor=actor))
+
     async def register_sink(
         self,
         name: str,

@@ -1,7 +1,7 @@
 """Purges: everything in a namespace is removed, in pages that each take a bounded time.
 
-A page removes schedules and sinks first, so that nothing new starts and no event is waited for. Then active runs are
-terminated, and all runs are removed. Every step can be repeated: what was removed is not found again.
+A page removes schedules, triggers and sinks first, so that nothing new starts and no event is waited for. Then active
+runs are terminated, and all runs are removed. Every step can be repeated: what was removed is not found again.
 """
 
 import logging
@@ -16,8 +16,9 @@ from holdfast.hosts.client.bulk_actions import REMOVE, TERMINATE, Action, apply_
 from holdfast.hosts.client.client import Client
 from holdfast.hosts.events.sinks import list_sinks, remove_sink
 from holdfast.hosts.inspection.schedules import schedule_rows
+from holdfast.hosts.inspection.triggers import trigger_entries
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.commands import NamespaceDelete, ScheduleRemove
+from holdfast.kernel.commands import NamespaceDelete, ScheduleRemove, TriggerRemove
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.pagination import ListPlace, list_place
@@ -26,7 +27,7 @@ from holdfast.ports.queries.runs import RunFilter
 from holdfast.ports.records.values import Micros
 
 PURGED_AT_ONCE: Final = 100
-"""How many schedules, sinks and runs a page goes through, by default."""
+"""How many schedules, triggers, sinks and runs a page goes through, by default."""
 _PLACE: Final = re.compile(r"(terminate|remove)\.([0-9]{1,18})(?:\.([0-9A-Za-z.]+))?", re.ASCII)
 _REASON: Final = "its namespace was deleted"
 
@@ -79,7 +80,7 @@ class PurgePage:
     """What a page of a purge has done."""
 
     seen: int
-    """How many schedules, sinks and runs it went through."""
+    """How many schedules, triggers, sinks and runs it went through."""
     deleted: bool = False
     """Whether the namespace had been created, and is deleted now."""
     next: PurgePlace | None = None
@@ -89,7 +90,7 @@ class PurgePage:
 def purge_page(
     client: Client, name: str, after: PurgePlace | None = None, limit: int = PURGED_AT_ONCE
 ) -> PurgePage:
-    """Go through the next schedules, sinks and runs of a namespace, and delete it once it is empty.
+    """Go through the next schedules, triggers, sinks and runs of a namespace, and delete it once it is empty.
 
     Runs that can't be removed yet are named in the log, and passed over. NamespaceInUseError if there are such in the
     end, or if something was started or created meanwhile.
@@ -112,9 +113,9 @@ def purge_page(
 
 
 def remaining_in(core: Core) -> int:
-    """Return how many runs, schedules and sinks a namespace has; up to 10,000 of each kind and status are counted."""
+    """Return how much a namespace has: runs, schedules, triggers and sinks; up to 10,000 of a kind and status."""
     counts = core.stores.persistence.read(CountNamespace(namespace=core.namespace))
-    return sum(counts.runs.values()) + counts.schedules + counts.sinks
+    return sum(counts.runs.values()) + counts.schedules + counts.triggers + counts.sinks
 
 
 def _now(core: Core) -> Micros:
@@ -122,15 +123,18 @@ def _now(core: Core) -> Micros:
 
 
 def _remove_others(client: Client, limit: int) -> int:
-    """Remove schedules and sinks, up to a number of them. Return how many."""
+    """Remove schedules, triggers and sinks, up to a number of them. Return how many."""
     core = client.core
     schedules = [row.name for row in islice(schedule_rows(core), limit)]
     for name in schedules:
         client.dispatch(ScheduleRemove(namespace=core.namespace, schedule=name))
-    sinks = list_sinks(core)[: limit - len(schedules)]
+    triggers = [one.row.name for one in trigger_entries(core, limit=limit - len(schedules))]
+    for name in triggers:
+        client.dispatch(TriggerRemove(namespace=core.namespace, trigger=name))
+    sinks = list_sinks(core)[: limit - len(schedules) - len(triggers)]
     for sink in sinks:
         remove_sink(client, sink.name)
-    return len(schedules) + len(sinks)
+    return len(schedules) + len(triggers) + len(sinks)
 
 
 def _act(client: Client, place: PurgePlace, limit: int) -> tuple[int, ListPlace | None]:

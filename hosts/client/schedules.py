@@ -49,7 +49,7 @@ def check_schedules(schedules: Iterable[Schedule[object]]) -> tuple[Schedule[obj
     return listed
 
 
-def _inline(text: str, what: str, idempotency_key: str | None) -> Payload:
+def inline_payload(text: str, what: str, idempotency_key: str | None) -> Payload:
     """Return the payload of an input. It stays in the row of the schedule, where no removal of a run can take it."""
     del what, idempotency_key
     return Payload(inline=text)
@@ -60,7 +60,7 @@ def put_command(core: Core, schedule: Schedule[object]) -> SchedulePut:
 
     Raises UnknownWorkflowError, InvalidValueError, UnstorableValueError or InvalidOverrideError.
     """
-    builder = StartCommandBuilder(core.namespace, core.registry, _inline)
+    builder = StartCommandBuilder(core.namespace, core.registry, inline_payload)
     (start,) = builder.commands(((schedule.call, None),), schedule.start_options)
     return SchedulePut(
         namespace=core.namespace,

@@ -111,6 +111,21 @@ class StartCommandBuilder:
             made.append(command if concurrency is None else limited(command, concurrency.plan))
         return made
 
+    def without_input(self, definition: WorkflowDefinition[object], options: StartOptions) -> RunCreate:
+        """Return the command that starts a workflow, with null in place of the input. `options` must be checked.
+
+        Raises UnknownWorkflowError or InvalidOverrideError.
+        """
+        workflow, concurrency = self._started(definition, options), options.get("concurrency")
+        command = RunCreate(
+            workflow=workflow.name,
+            version=workflow.version,
+            input=Payload(inline="null"),
+            overrides=workflow.overrides,
+            **self._shared_fields(options),
+        )
+        return command if concurrency is None else limited(command, concurrency.plan)
+
     def command_of(self, plan: Plan, text: str, options: StartOptions) -> RunCreate:
         """Return the command that starts a run of a plan, whose code this process lacks, with an input as JSON text.
 

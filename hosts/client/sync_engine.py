@@ -44,7 +44,9 @@ from holdfast.hosts.client.sync_run_handle import (
 )
 from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
 from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
+from holdfast.hosts.client.sync_triggers import SyncTriggers
 from holdfast.hosts.client.transactions import application_transaction
+from holdfast.hosts.client.trigger_commands import apply_triggers, check_triggers
 from holdfast.hosts.events.flusher import Flusher, FlushResult
 from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
@@ -83,6 +85,7 @@ from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, che
 from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.schedules import Schedule
 from holdfast.kernel.authoring.topics import MESSAGE_ID, TOPIC_MESSAGE, TopicMessage
+from holdfast.kernel.authoring.triggers import Trigger
 from holdfast.kernel.commands import (
     RunSignal,
     RunSignalled,
@@ -121,6 +124,7 @@ class SyncEngine:
         core: Core,
         *,
         schedules: Iterable[Schedule[object]] | None = None,
+        triggers: Iterable[Trigger[object]] | None = None,
         substitute: Substitute = unchanged,
     ) -> None:
         self.core = core
@@ -131,6 +135,10 @@ class SyncEngine:
         """Whether the code declares its schedules, even if it has none any more."""
         if schedules is not None:
             core.when_connected(self.apply_schedules)
+        self.declared_triggers = None if triggers is None else check_triggers(triggers)
+        """The triggers that the code declares; None if it declares none, not even that there are no more."""
+        if triggers is not None:
+            core.when_connected(self.apply_triggers)
         self.substitute = substitute
         """Replaces bodies in the workers of this engine, for tests."""
 
@@ -189,6 +197,7 @@ class SyncEngine:
         engine.core = engine.client.core
         engine.declared_schedules = ()
         engine.declares_schedules = False
+        engine.declared_triggers = None
         return engine
 
     def within(self, connection: object, /) -> SyncTransactionalEngine:
@@ -212,6 +221,11 @@ class SyncEngine:
     def limits(self) -> SyncLimits:
         """The limits and queues of the namespace, to be read and changed while the system runs."""
         return SyncLimits(self.client)
+
+    @property
+    def triggers(self) -> SyncTriggers:
+        """The triggers of the namespace, by which messages of topics start runs."""
+        return SyncTriggers(self.client)
 
     @property
     def keys(self) -> SyncKeys:
@@ -719,6 +733,31 @@ class SyncEngine:
         return apply_schedules(
             self.client, self.declared_schedules, prune=prune, dry_run=dry_run, actor=actor
         )
+
+    def apply_triggers(self, *, actor: Actor | None = None) -> bool:
+        """Store the triggers that `Engine.open(triggers=[...])` declares, and remove those that it has dropped.
+
+        An engine with `migrate=True` does this at its first use, so only others need to. A trigger whose declaration
+        has not changed stays as it is, whatever operators have changed meanwhile. Only triggers of this engine's
+        workflows are removed.
+
+        Args:
+            actor: Who applies them; the engine's actor if omitted (see `acting_as`).
+
+        Returns:
+            Whether anything has changed.
+
+        Raises:
+            UnknownWorkflowError: The engine does not have the workflow of a trigger.
+            InvalidCommandError: The `since` of a trigger is in the future.
+        """
+        self.core.connect()
+        if self.declared_triggers is None:
+            return False
+        has_changed = apply_triggers(self.client, self.declared_triggers, actor=actor)
+        if has_changed:
+            self.client.fire_triggers()
+        return has_changed
 
     def register_sink(
         self,

@@ -28,6 +28,7 @@ SCOPES: Final[Mapping[str, Scope]] = {
             *("limit.set", "limit.clear", "dead_letter.replay"),
             *("schedule.put", "schedule.pause", "schedule.resume", "schedule.trigger"),
             *("schedule.backfill", "schedule.remove"),
+            *("trigger.put", "trigger.pause", "trigger.resume", "trigger.remove"),
         ),
         Scope.OPERATE,
     ),

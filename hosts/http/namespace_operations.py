@@ -135,7 +135,7 @@ def get_namespace(call: Invocation[Nothing, Nothing]) -> NamespaceDetails:
 
 
 def delete_namespace(call: Invocation[NamespaceDeletion, Nothing]) -> NamespaceDeleted:
-    """Delete a namespace. It is refused while it has runs, schedules or sinks, unless they are purged.
+    """Delete a namespace. It is refused while it has runs, schedules, triggers or sinks, unless they are purged.
 
     A purge takes as many requests as it needs: repeat the request, with the `next` of the last answer as `after`, until
     that is null. An active run is gone through twice, as it is ended first. Without `after`, a purge that was

@@ -46,6 +46,7 @@ _SUBJECTS: Final = {
     "sink": "The sinks that receive events.",
     "task": "Tasks of remote workers.",
     "topic": "Topics, whose messages go to every run that subscribes.",
+    "trigger": "Triggers, by which messages of topics start runs.",
     "wake": "External work.",
     "worker": "Remote workers.",
     "workflow": "The workflows that the server can start.",

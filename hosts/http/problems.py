@@ -93,6 +93,7 @@ _STATUSES: Final[Mapping[type[e.HoldfastError], int]] = {
     e.RunNotFoundError: 404,
     e.UnknownWorkflowError: 404,
     e.ScheduleNotFoundError: 404,
+    e.TriggerNotFoundError: 404,
     e.SinkNotFoundError: 404,
     e.ArtifactMissingError: 404,
     e.ResultMissingError: 404,

@@ -19,6 +19,7 @@ from holdfast.hosts.http import (
     sink_operations,
     task_operations,
     topic_operations,
+    trigger_operations,
     worker_operations,
     workflow_operations,
 )
@@ -40,6 +41,7 @@ OPERATIONS: Final[Table] = (
     *limit_operations.OPERATIONS,
     *sink_operations.OPERATIONS,
     *topic_operations.OPERATIONS,
+    *trigger_operations.OPERATIONS,
     *workflow_operations.OPERATIONS,
     *worker_operations.OPERATIONS,
     *task_operations.OPERATIONS,

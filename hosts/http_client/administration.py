@@ -14,12 +14,15 @@ from holdfast.hosts.http.namespace_operations import (
     NamespacePage,
     NamespaceRequest,
 )
-from holdfast.hosts.http.operations import PageQuery
+from holdfast.hosts.http.operations import PageQuery, Reason
+from holdfast.hosts.http.run_actions import Removed
+from holdfast.hosts.http.trigger_operations import TriggerPage, TriggerResumption
 from holdfast.hosts.http_client.server import Server
 from holdfast.hosts.inspection.filters import checked_limit
 from holdfast.hosts.inspection.keys import KeyInfo, NewKey
 from holdfast.hosts.inspection.limits import LimitInfo
 from holdfast.hosts.inspection.namespaces import NamespaceDetails, NamespaceInfo
+from holdfast.hosts.inspection.triggers import TriggerInfo
 from holdfast.kernel.authoring.options import Rate
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import InvalidArgumentError
@@ -99,6 +102,82 @@ class RemoteLimits:
     async def list(self) -> tuple[LimitInfo, ...]:
         """Return the limits and queues that are set, and the limits for which something waits, by name."""
         return (await self._server.call("limit.list", LimitList)).items
+
+
+class RemoteTriggers:
+    """The triggers of a namespace, for async code. `client.triggers` returns it.
+
+    A trigger is created by the code that declares it, or by the command `trigger.put`.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def list(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[TriggerInfo]:
+        """Return the triggers of the namespace, sorted by name. They are read page by page.
+
+        Args:
+            after: Only the triggers whose names sort after this one.
+            limit: The maximum number of triggers; None for all.
+
+        Raises:
+            InvalidArgumentError: An argument has the wrong type.
+        """
+        check("triggers.list", TEXT.or_none, after=after)
+        query = PageQuery(after=after)
+        return self._server.pages("trigger.list", TriggerPage, None, query, checked_limit(limit))
+
+    async def get(self, name: str, /) -> TriggerInfo:
+        """Return a trigger.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            TriggerNotFoundError: There is no such trigger.
+        """
+        check("triggers.get", TEXT, name=name)
+        return await self._server.call("trigger.get", TriggerInfo, {"name": name})
+
+    async def pause(self, name: str, /, *, reason: str = "") -> TriggerInfo:
+        """Pause a trigger, so that it starts no run until it is resumed, and return it.
+
+        The topic keeps the messages that are published meanwhile.
+
+        Args:
+            name: Its name.
+            reason: Why, for people.
+
+        Raises:
+            TriggerNotFoundError: There is no such trigger.
+        """
+        check("triggers.pause", TEXT, name=name, reason=reason)
+        body = Reason(reason=reason)
+        return await self._server.call("trigger.pause", TriggerInfo, {"name": name}, body=body)
+
+    async def resume(self, name: str, /, *, skip: bool = False) -> TriggerInfo:
+        """Resume a trigger that is paused, and return it.
+
+        Args:
+            name: Its name.
+            skip: Pass over the messages that were published during the pause. Otherwise each starts its run.
+
+        Raises:
+            TriggerNotFoundError: There is no such trigger.
+        """
+        check("triggers.resume", TEXT, name=name)
+        check("triggers.resume", TRUTH, skip=skip)
+        body = TriggerResumption(skip=skip)
+        return await self._server.call("trigger.resume", TriggerInfo, {"name": name}, body=body)
+
+    async def remove(self, name: str, /) -> bool:
+        """Remove a trigger. Its runs stay. Return whether it existed.
+
+        Args:
+            name: Its name.
+        """
+        check("triggers.remove", TEXT, name=name)
+        return (await self._server.call("trigger.remove", Removed, {"name": name})).removed
 
 
 class RemoteKeys:
@@ -260,7 +339,7 @@ class RemoteNamespaces:
                 is safe to repeat the call.
 
         Raises:
-            NamespaceInUseError: It has runs, schedules or sinks.
+            NamespaceInUseError: It has runs, schedules, triggers or sinks.
         """
         check("namespaces.delete", TEXT, name=name)
         check("namespaces.delete", TRUTH, purge=purge)

@@ -44,7 +44,12 @@ from holdfast.hosts.http.sink_operations import (
 )
 from holdfast.hosts.http.topic_operations import Publication, PublishedMessage, TopicPage
 from holdfast.hosts.http.workflow_operations import WorkflowPage, WorkflowsQuery
-from holdfast.hosts.http_client.administration import RemoteKeys, RemoteLimits, RemoteNamespaces
+from holdfast.hosts.http_client.administration import (
+    RemoteKeys,
+    RemoteLimits,
+    RemoteNamespaces,
+    RemoteTriggers,
+)
 from holdfast.hosts.http_client.command_batches import keyed_commands, replies_of
 from holdfast.hosts.http_client.connection import Connection
 from holdfast.hosts.http_client.run_filters import bulk_filter, count_query, filtered_list
@@ -153,6 +158,11 @@ class Client:
     def limits(self) -> RemoteLimits:
         """The limits and queues of the namespace, to be read and changed while the system runs."""
         return RemoteLimits(self._server)
+
+    @property
+    def triggers(self) -> RemoteTriggers:
+        """The triggers of the namespace, by which messages of topics start runs."""
+        return RemoteTriggers(self._server)
 
     @property
     def keys(self) -> RemoteKeys:

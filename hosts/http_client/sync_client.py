@@ -49,6 +49,7 @@ from holdfast.hosts.http_client.command_batches import keyed_commands, replies_o
 from holdfast.hosts.http_client.run_filters import bulk_filter, count_query, filtered_list
 from holdfast.hosts.http_client.starts import RemoteStartOptions, is_split, new_run, reason_of
 from holdfast.hosts.http_client.sync_administration import (
+    RemoteTriggers,
     SyncRemoteKeys,
     SyncRemoteLimits,
     SyncRemoteNamespaces,
@@ -160,6 +161,11 @@ class SyncClient:
     def limits(self) -> SyncRemoteLimits:
         """The limits and queues of the namespace, to be read and changed while the system runs."""
         return SyncRemoteLimits(self._server)
+
+    @property
+    def triggers(self) -> RemoteTriggers:
+        """The triggers of the namespace, by which messages of topics start runs."""
+        return RemoteTriggers(self._server)
 
     @property
     def keys(self) -> SyncRemoteKeys:

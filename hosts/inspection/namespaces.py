@@ -44,6 +44,8 @@ class NamespaceDetails(NamespaceInfo):
     """By status; none that is zero."""
     schedules: int
     """How many schedules."""
+    triggers: int
+    """How many triggers."""
     sinks: int
     """How many sinks."""
     workers: int
@@ -81,12 +83,13 @@ def namespace_details(core: Core, name: str) -> NamespaceDetails:
     counts = persistence.read(CountNamespace(namespace=name))
     contents = persistence.read(QueueLines(namespace=name))
     since = [line.since for line in contents.lines if line.since is not None]
-    counted = (*counts.runs.values(), counts.schedules, counts.sinks, counts.workers)
+    counted = (*counts.runs.values(), counts.schedules, counts.triggers, counts.sinks, counts.workers)
     queued = [line.queued for line in contents.lines]
     return NamespaceDetails(
         **attrs.asdict(_info(entry)),
         runs=counts.runs,
         schedules=counts.schedules,
+        triggers=counts.triggers,
         sinks=counts.sinks,
         workers=counts.workers,
         queued=sum(queued),

@@ -193,6 +193,16 @@ from holdfast.kernel.commands.topics import (
     TopicPublish,
     TopicPublished,
 )
+from holdfast.kernel.commands.triggers import (
+    TriggerFire,
+    TriggerFired,
+    TriggerPause,
+    TriggerPut,
+    TriggerRemove,
+    TriggerRemoved,
+    TriggerResume,
+    TriggerStored,
+)
 from holdfast.kernel.commands.worker_about import ServedQueue, WorkerAbout
 from holdfast.kernel.commands.workflows import WorkflowRegister, WorkflowSchemas, WorkflowsRegistered
 
@@ -369,6 +379,14 @@ __all__ = [
     "TopicSend",
     "TopicSubscribe",
     "TopicUnsubscribe",
+    "TriggerFire",
+    "TriggerFired",
+    "TriggerPause",
+    "TriggerPut",
+    "TriggerRemove",
+    "TriggerRemoved",
+    "TriggerResume",
+    "TriggerStored",
     "UnresponsiveReaped",
     "WithFollowUp",
     "WorkerAbout",

@@ -64,7 +64,9 @@ class NamespaceDeleted:
 
 @frozen(kw_only=True)
 class NamespaceDelete(OperatorCommand[NamespaceDeleted]):
-    """Command to delete the namespace that it names. Errors: NamespaceInUseError if it has runs, schedules or sinks.
+    """Command to delete the namespace that it names.
+
+    Errors: NamespaceInUseError if it has runs, schedules, triggers or sinks.
 
     Whoever uses its name afterwards brings it back, without its note and quotas.
     """

@@ -28,6 +28,7 @@ from holdfast.kernel.commands import (
     StageSuspended,
     StepFail,
     StepQueue,
+    TriggerFire,
 )
 from holdfast.kernel.history import events
 from holdfast.ports.records.values import Payload
@@ -104,7 +105,8 @@ def _weight(command: Command[Any]) -> int:
                 return reported_size + len(error)
             case ConditionEvaluated() | PollNotReady() | Cancelled() | FunctionWaiting():
                 return reported_size
-    return _size(command.input) if isinstance(command, RunCreate) else 0
+    start = command.start if isinstance(command, TriggerFire) else command
+    return _size(start.input) if isinstance(start, RunCreate) else 0
 
 
 def _size(payload: Payload) -> int:

@@ -128,6 +128,8 @@ TEXTS: Final[Mapping[str, int]] = {
     "timing": _TIMING_MAX,
     "type": NAME_MAX,
     "topic": TOPIC_MAX,
+    "trigger": NAME_MAX,
+    "TriggerFire/refused": _ERROR_MAX,
     "selection": ATTRIBUTES_MAX,
     "message/payload": PAYLOAD_MAX,
     "message/attributes": ATTRIBUTES_MAX,

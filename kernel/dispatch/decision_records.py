@@ -34,6 +34,7 @@ from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.searches import CompletedRow, Search
@@ -76,6 +77,7 @@ _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "browser_sessions": BrowserSession,
     "namespaces": NamespaceRow,
     "registered": WorkflowRow,
+    "triggers": TriggerRow,
     "topics": TopicRow,
     "topic_messages": TopicMessageRow,
     "subscriptions": SubscriptionRow,
@@ -308,6 +310,7 @@ def state_json(state: State) -> str:
             **({"namespaces": to_data(list(tables.namespaces.values()))} if tables.namespaces else {}),
             **({"registered": to_data(list(tables.workflows.values()))} if tables.workflows else {}),
             **({"quotas": quotas} if quotas else {}),
+            **({"triggers": to_data(list(tables.triggers.values()))} if tables.triggers else {}),
             **({"topics": to_data(list(tables.topics.values()))} if tables.topics else {}),
             **(
                 {"topic_messages": to_data(list(tables.topic_messages.values()))}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.kernel.commands import Command, RunCreate
+from holdfast.kernel.commands import Command, RunCreate, TriggerFire
 from holdfast.kernel.composed_searches import GatheringRuns
 from holdfast.kernel.dispatch.read_set import ReadSet
 from holdfast.kernel.pipelines.plan import Plan
@@ -20,13 +20,14 @@ def reads_of_gathered(
     workflows: Mapping[tuple[str, str | None], Plan], batch: Sequence[Command[Any]]
 ) -> list[Reads]:
     """Return the reads for the starts of a batch that may join a run."""
-    starts = (
-        (command, workflows.get((command.workflow, command.version)))
-        for command in batch
-        if isinstance(command, RunCreate)
+    starts = (command.start if isinstance(command, TriggerFire) else command for command in batch)
+    planned = (
+        (start, workflows.get((start.workflow, start.version)))
+        for start in starts
+        if isinstance(start, RunCreate)
     )
     names = {
-        name_of(command, plan) for command, plan in starts if plan is not None and plan.gather is not None
+        name_of(start, plan) for start, plan in planned if plan is not None and plan.gather is not None
     }
     return [Reads(search=GatheringRuns(tuple(sorted(names))))] if names else []
 

@@ -9,6 +9,7 @@ from holdfast.kernel.composed_searches import (
     LinesOfLimit,
     NamedCredentials,
     NamedSchedules,
+    NamedTrigger,
     NamespaceContents,
     PublishedMessages,
     RegisteredWorkflows,
@@ -26,7 +27,7 @@ from holdfast.kernel.dispatch.gathering_reads import gathering_runs
 from holdfast.kernel.dispatch.quotas import namespace_contents, registered_workflows
 from holdfast.kernel.dispatch.run_rate_lines import rated_runs
 from holdfast.kernel.dispatch.schedule_searches import firing_schedules, named_schedules
-from holdfast.kernel.dispatch.topic_searches import published_messages, topic_deliveries
+from holdfast.kernel.dispatch.topic_searches import named_trigger, published_messages, topic_deliveries
 from holdfast.kernel.limits.levels import (
     level_places,
     remaining_spans,
@@ -276,6 +277,7 @@ _COMPOSED: Final[Mapping[type, Callable[[Transaction, State, Any, Micros], Searc
     NamespaceContents: namespace_contents,
     RegisteredWorkflows: registered_workflows,
     NamedSchedules: named_schedules,
+    NamedTrigger: named_trigger,
     PublishedMessages: published_messages,
     TopicDeliveries: topic_deliveries,
     RunsMissingJobs: _runs_missing_jobs,

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import attrs
 
-from holdfast.kernel.composed_searches import PublishedMessages, TopicDeliveries, slot_place
+from holdfast.kernel.composed_searches import NamedTrigger, PublishedMessages, TopicDeliveries, slot_place
 from holdfast.kernel.search_results import SearchResult, TopicRound
 from holdfast.kernel.state import State
 from holdfast.kernel.topics.selections import digests_of, is_selected, texts_from
@@ -37,7 +37,7 @@ from holdfast.ports.searches import (
     TopicsToDeliver,
 )
 from holdfast.ports.structs import evolve
-from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES, TOPICS
+from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES, TOPICS, TRIGGERS
 from holdfast.ports.unreadable import NUMBER_MAX, PARSE_ERRORS
 
 BEHIND_MAX: Final = 50
@@ -51,6 +51,21 @@ def published_messages(tx: Transaction, state: State, search: PublishedMessages,
     for message in tx.get(TOPIC_MESSAGES, search.names):
         state.tables.put(message)
     return SearchResult()
+
+
+def named_trigger(tx: Transaction, state: State, search: NamedTrigger, _: Micros) -> SearchResult:
+    """Lock a trigger, and read how far its topic was delivered."""
+    topic, namespace = search.topic, search.name.namespace
+    for row in tx.lock(TRIGGERS, [search.name]):
+        state.tables.put(row)
+        topic = topic or row.topic
+    if topic is None:
+        return SearchResult()
+    for found in tx.get(TOPICS, [TopicName(namespace, topic)]):
+        state.tables.put(found)
+    if search.since is None:
+        return SearchResult()
+    return SearchResult(first_number=tx.find(FirstNumberSince(namespace, topic, search.since)))
 
 
 def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now: Micros) -> SearchResult:

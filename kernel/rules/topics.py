@@ -80,7 +80,7 @@ def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe) -> De
     then those that follow. So none is missed between the two.
     """
     check_topic(record.topic)
-    selected = _texts("the selection of a subscription", record.selection)
+    selected = texts_of_selection(record.selection)
     if record.channel != channel_of(record.topic, selected):
         raise InvalidCommandError(
             f"the channel of this subscription is {channel_of(record.topic, selected)!r}, not {record.channel!r}"
@@ -140,6 +140,11 @@ def check_topic(name: str) -> None:
     check_name("the topic", name)
     if not 1 <= len(name) <= TOPIC_MAX:
         raise InvalidCommandError(f"the name of a topic has 1 to {TOPIC_MAX} characters, not {len(name)}")
+
+
+def texts_of_selection(selection: str) -> dict[str, str]:
+    """Return the texts of the selection of a command. Raises InvalidCommandError."""
+    return _texts("the selection of a subscription", selection)
 
 
 def _texts(what: str, text: str) -> dict[str, str]:

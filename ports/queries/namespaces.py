@@ -22,7 +22,7 @@ class NamespaceEntry:
 class ListNamespaces(Query[tuple[NamespaceEntry, ...]]):
     """The next namespaces after the name `after`, by name.
 
-    Those that were created, and those that have runs, schedules, sinks or registered workers.
+    Those that were created, and those that have runs, schedules, triggers, sinks or registered workers.
     """
 
     after: str = ""
@@ -36,6 +36,7 @@ class NamespaceCounts:
     runs: Mapping[RunStatus, int]
     """By status; none that is zero."""
     schedules: int = 0
+    triggers: int = 0
     sinks: int = 0
     workers: int = 0
     """Rows of the worker registry."""

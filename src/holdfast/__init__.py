@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.step_context import step_context
     from holdfast.kernel.authoring.steps import step
     from holdfast.kernel.authoring.topics import Topic
+    from holdfast.kernel.authoring.triggers import Trigger
     from holdfast.kernel.authoring.workflow_context import workflow_context
     from holdfast.kernel.calendars.specs import Cron, Every
     from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
@@ -71,6 +72,7 @@ __all__ = [
     "SyncEngine",
     "SyncRunHandle",
     "Topic",
+    "Trigger",
     "Worker",
     "compensate_with",
     "completed",
@@ -155,6 +157,7 @@ _MODULES: Final = {
         "holdfast.kernel.authoring.step_context": ("step_context",),
         "holdfast.kernel.authoring.steps": ("step",),
         "holdfast.kernel.authoring.topics": ("Topic",),
+        "holdfast.kernel.authoring.triggers": ("Trigger",),
         "holdfast.kernel.authoring.workflow_context": ("workflow_context",),
         "holdfast.kernel.calendars.specs": (
             "Cron",

@@ -93,6 +93,11 @@ from holdfast.kernel.commands import (
     TopicSend,
     TopicSubscribe,
     TopicUnsubscribe,
+    TriggerFire,
+    TriggerPause,
+    TriggerPut,
+    TriggerRemove,
+    TriggerResume,
     WorkerAbout,
     WorkflowRegister,
     WorkflowSchemas,
@@ -166,6 +171,7 @@ def play() -> list[Recording]:
     _a_worker_registers(World(PLAN, recorder=recordings.append))
     _workflows_are_registered(World(PLAN, recorder=recordings.append))
     _a_topic_is_delivered(recordings)
+    _triggers_fire(World(PLAN, recorder=recordings.append))
     return recordings
 
 
@@ -193,6 +199,26 @@ def _a_topic_is_delivered(recordings: list[Recording]) -> None:
     while world.do(deliver).more:
         pass
     world.do(TopicDeliver())
+
+
+def _triggers_fire(world: World) -> None:
+    message = NewTopicMessage(topic="orders", payload='{"n":1}', attributes='{"country":"nz"}')
+    start = RunCreate(workflow="w", input=Payload(inline="null"), queue="q")
+    put = TriggerPut(trigger="ship", topic="orders", selection='{"country":"nz"}', start=start)
+    world.do(put)
+    for name in ("a", "b", "c"):
+        world.do(TopicPublish(message=message, id=name))
+    world.do(TopicDeliver(topic="orders"))
+    run = attrs.evolve(start, input=payload({"n": 1}), id="ship/orders/1", if_exists="return")
+    fire = TriggerFire(trigger="ship", expected=1, number=1, next=2, start=run)
+    world.do(fire)
+    world.do(fire)
+    world.do(TriggerFire(trigger="ship", expected=2, number=2, next=3, refused="a wrong type"))
+    world.do(TriggerPause(trigger="ship", reason="for a while"))
+    world.do(TriggerResume(trigger="ship", skip=True))
+    world.do(TriggerFire(trigger="ship", expected=4, next=5))
+    world.do(attrs.evolve(put, since=0))
+    world.do(TriggerRemove(trigger="ship"))
 
 
 def _workflows_are_registered(world: World) -> None:

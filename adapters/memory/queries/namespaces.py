@@ -17,7 +17,7 @@ from holdfast.ports.working_set import Tables
 
 def namespaces_listed(tables: Tables, query: ListNamespaces) -> tuple[NamespaceEntry, ...]:
     """Answer `ListNamespaces`."""
-    used = (tables.runs, tables.schedules, tables.sinks, tables.registrations)
+    used = (tables.runs, tables.schedules, tables.triggers, tables.sinks, tables.registrations)
     names = {*tables.namespaces, *(row.namespace for rows in used for row in rows.values())}
     found = sorted(name for name in names if name > query.after)
     return tuple(NamespaceEntry(name, tables.namespaces.get(name)) for name in found[: max(0, query.limit)])
@@ -27,13 +27,14 @@ def namespace_counted(tables: Tables, query: CountNamespace) -> NamespaceCounts:
     """Answer `CountNamespace`."""
     name = query.namespace
     runs = Counter(run.status for run in tables.runs.values() if run.namespace == name)
-    schedules, sinks, workers = (
+    schedules, triggers, sinks, workers = (
         min(sum(row.namespace == name for row in rows.values()), COUNTED_MAX)
-        for rows in (tables.schedules, tables.sinks, tables.registrations)
+        for rows in (tables.schedules, tables.triggers, tables.sinks, tables.registrations)
     )
     return NamespaceCounts(
         runs={status: min(number, COUNTED_MAX) for status, number in runs.items()},
         schedules=schedules,
+        triggers=triggers,
         sinks=sinks,
         workers=workers,
     )
@@ -49,5 +50,10 @@ def runs_of_namespace(tables: Tables, search: NamespaceRuns) -> tuple[int, int]:
 
 def parts_of_namespace(tables: Tables, search: NamespaceParts) -> Sequence[str]:
     """Make the search `NamespaceParts`."""
-    parts = (("runs", tables.runs), ("schedules", tables.schedules), ("sinks", tables.sinks))
+    parts = (
+        ("runs", tables.runs),
+        ("schedules", tables.schedules),
+        ("triggers", tables.triggers),
+        ("sinks", tables.sinks),
+    )
     return [name for name, rows in parts if any(row.namespace == search.namespace for row in rows.values())]

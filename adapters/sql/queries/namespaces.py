@@ -25,12 +25,14 @@ _SOURCES: Final = (
     ("holdfast_namespaces", "name"),
     ("holdfast_runs", "namespace"),
     ("holdfast_schedules", "namespace"),
+    ("holdfast_triggers", "namespace"),
     ("holdfast_sinks", "namespace"),
     ("holdfast_worker_registry", "namespace"),
 )
 _PARTS: Final = (
     ("runs", "holdfast_runs"),
     ("schedules", "holdfast_schedules"),
+    ("triggers", "holdfast_triggers"),
     ("sinks", "holdfast_sinks"),
 )
 
@@ -75,17 +77,18 @@ def count_namespace(link: Link, dialect: Dialect, query: CountNamespace) -> Name
     if not is_askable(query.namespace):
         return NamespaceCounts(runs={})
     statuses = tuple(RunStatus)
-    others = ("holdfast_schedules", "holdfast_sinks", "holdfast_worker_registry")
+    others = ("holdfast_schedules", "holdfast_triggers", "holdfast_sinks", "holdfast_worker_registry")
     counts = (
         *(_counted("holdfast_runs", f" AND t.status = '{status.value}'") for status in statuses),
         *map(_counted, others),
     )
     ((*found,),) = link.query(dialect.bound(f"SELECT {', '.join(counts)}"), {"namespace": query.namespace})
     of_runs = dict(zip(statuses, found[: len(statuses)], strict=True))
-    schedules, sinks, workers = found[len(statuses) :]
+    schedules, triggers, sinks, workers = found[len(statuses) :]
     return NamespaceCounts(
         runs={status: number for status, number in of_runs.items() if number},
         schedules=schedules,
+        triggers=triggers,
         sinks=sinks,
         workers=workers,
     )

@@ -24,6 +24,7 @@ from holdfast.ports.records.run import Run
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
 
@@ -313,6 +314,29 @@ _MAPS: Final = (
             "dead_lettered_at": "dead_lettered_at",
             "error": "error",
             "skipped_rows": "skipped_rows",
+        },
+    ),
+    ColumnMap(
+        TriggerRow,
+        tables.triggers,
+        {
+            "namespace": "namespace",
+            "name": "name",
+            "topic": "topic",
+            "selection": "selection",
+            "workflow": "workflow",
+            "start": "start",
+            "since": "since",
+            "next_number": "next_number",
+            "started": "started",
+            "refused": "refused",
+            "recent": "recent",
+            "changes": "changes",
+            "paused": "paused",
+            "problem": "problem",
+            "declared": "declared",
+            "created_at": "created_at",
+            "updated_at": "updated_at",
         },
     ),
     ColumnMap(

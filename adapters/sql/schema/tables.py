@@ -671,6 +671,30 @@ _index(
     schedules.c.key,
 )
 
+triggers: Final = Table(
+    "holdfast_triggers",
+    metadata,
+    _key("namespace"),
+    _key("name"),
+    _name("topic"),
+    _text("selection"),
+    _name("workflow"),
+    _text("start"),
+    _number("since"),
+    _number("next_number"),
+    _number("started"),
+    _number("refused"),
+    _text("recent"),
+    _text("changes"),
+    _text("paused", nullable=True),
+    _text("problem", nullable=True),
+    _text("declared", nullable=True),
+    _number("created_at"),
+    _number("updated_at"),
+)
+# Nothing deletes a message that a trigger has not handled.
+_index("holdfast_triggers_of_topic", triggers.c.namespace, triggers.c.topic, triggers.c.next_number)
+
 topics: Final = Table(
     "holdfast_topics",
     metadata,

@@ -27,6 +27,7 @@ from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions
 from holdfast.testing.conformance.persistence.topics import Topics
+from holdfast.testing.conformance.persistence.triggers import Triggers
 from holdfast.testing.conformance.persistence.turns import Turns
 from holdfast.testing.conformance.persistence.unreadable import UnreadableRuns
 from holdfast.testing.conformance.persistence.values import Values
@@ -48,6 +49,7 @@ class PersistenceContract(
     RunSearch,
     Schedules,
     Topics,
+    Triggers,
     Limits,
     Credentials,
     Workers,

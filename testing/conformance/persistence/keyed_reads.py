@@ -14,6 +14,7 @@ from holdfast.ports.records.outbox import Stream, StreamHead
 from holdfast.ports.records.session import Registration
 from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.workflow import WorkflowRow
+from holdfast.ports.structs import evolve
 from holdfast.ports.tables import (
     AI_CALLS,
     ANNOTATIONS,
@@ -44,6 +45,7 @@ from holdfast.ports.tables import (
     TABLES,
     TOPIC_MESSAGES,
     TOPICS,
+    TRIGGERS,
     WORKFLOWS,
     Table,
 )
@@ -70,6 +72,7 @@ from holdfast.testing.conformance.builders import (
     an_audit_entry,
 )
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
+from holdfast.testing.conformance.persistence.triggers import FULL_TRIGGER
 
 
 def _a_stream(number: int) -> Stream:
@@ -104,6 +107,7 @@ _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[i
     HISTORY: (Insert, lambda number: a_row(1, number)),
     MAP_ITEMS: (Insert, lambda number: a_page(page=number)),
     TOPICS: (Insert, lambda number: TopicRow(namespace=NAMESPACE, name=f"topic-{number}")),
+    TRIGGERS: (Insert, lambda number: evolve(FULL_TRIGGER, name=f"trigger-{number}")),
     TOPIC_MESSAGES: (Insert, _a_message),
     SUBSCRIPTIONS: (Insert, _a_subscription),
     PLANS: (Insert, a_plan),

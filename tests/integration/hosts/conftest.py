@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, text
 from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.authoring.triggers import Trigger
 from holdfast.testing.ledger import DeterminismChecker
 from tests.integration.hosts.seats import Seats
 from tests.poll_intervals import look_often
@@ -59,10 +60,14 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
     def open_one(
         *workflows: WorkflowDefinition[object],
         steps: Sequence[Step[..., Any]] = (),
+        triggers: Sequence[Trigger[object]] | None = None,
         namespace: str = namespace,
     ) -> Engine:
         blobs = f"file://{tmp_path}/blobs"
-        opened.append(Engine.open(url, workflows=workflows, steps=steps, namespace=namespace, blobs=blobs))
+        engine = Engine.open(
+            url, workflows=workflows, steps=steps, triggers=triggers, namespace=namespace, blobs=blobs
+        )
+        opened.append(engine)
         return opened[-1]
 
     with ledger.watching():

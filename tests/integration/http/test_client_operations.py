@@ -125,6 +125,11 @@ CALLS: Final[Mapping[str, Sent]] = {
         TopicMessage("a/b", '{"number":7}', attributes={"country": "nz"}), id="order 7"
     ),
     "topic.list": lambda client, _, __: client.topics(limit=2),
+    "trigger.list": lambda client, _, __: client.triggers.list(limit=2),
+    "trigger.get": lambda client, _, __: client.triggers.get("ship"),
+    "trigger.pause": lambda client, _, __: client.triggers.pause("ship", reason="for a while"),
+    "trigger.resume": lambda client, _, __: client.triggers.resume("ship", skip=True),
+    "trigger.remove": lambda client, _, __: client.triggers.remove("ship"),
     "workflow.list": lambda client, _, __: client.workflows(),
     "run.preview_bulk": lambda client, _, __: client.preview_all("pause", workflow="report"),
     "run.cancel_all": lambda client, _, __: client.cancel_all(workflow="report", reason="stop"),

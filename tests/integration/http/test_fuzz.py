@@ -55,7 +55,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "number": ("1", "2"),
     "label": ("victim",),
     "key": ("k",),
-    "name": ("nightly", "queue:default", "audit", "state", "Board.move"),
+    "name": ("nightly", "queue:default", "audit", "state", "Board.move", "ship"),
     "namespace": ("shop",),
     "run_id": IDS,
 }

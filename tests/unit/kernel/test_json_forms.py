@@ -121,6 +121,48 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.TriggerPut(
+            trigger="t", topic="o", start=c.RunCreate(workflow="w", input=Payload(inline="null")), since=7
+        ),
+        (
+            '{"actor":null,"declared":null,"idempotency_key":null,"namespace":"default","selection":"{}","sin'
+            'ce":7,"start":{"actor":null,"annotations":[],"attributes":null,"concurrency_full":"wait","concur'
+            'rency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadli'
+            'ne":null,"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exis'
+            'ts":"error","input":{"blob":null,"inline":"null"},"namespace":"default","overrides":[],"priority'
+            '":null,"queue":null,"rate":null,"scheduled":null,"signals":[],"start_at":null,"units":null,"vers'
+            'ion":null,"weight":null,"workflow":"w"},"topic":"o","trigger":"t","type":"trigger.put"}'
+        ),
+    ),
+    (
+        c.TriggerFire(trigger="t", expected=3, number=4, next=5, refused="why"),
+        (
+            '{"expected":3,"idempotency_key":null,"namespace":"default","next":5,"number":4,"refused":"why","'
+            'start":null,"trigger":"t","type":"trigger.fire"}'
+        ),
+    ),
+    (
+        c.TriggerPause(trigger="t", reason="why"),
+        (
+            '{"actor":null,"idempotency_key":null,"namespace":"default","reason":"why","trigger":"t","type":"'
+            'trigger.pause"}'
+        ),
+    ),
+    (
+        c.TriggerResume(trigger="t", skip=True),
+        (
+            '{"actor":null,"idempotency_key":null,"namespace":"default","skip":true,"trigger":"t","type":"tri'
+            'gger.resume"}'
+        ),
+    ),
+    (
+        c.TriggerRemove(trigger="t"),
+        (
+            '{"actor":null,"declared":null,"idempotency_key":null,"namespace":"default","trigger":"t","type":'
+            '"trigger.remove"}'
+        ),
+    ),
+    (
         c.RunDeliver(job="r.2", parent="q.1", output=Payload(inline="1")),
         (
             '{"failure":null,"idempotency_key":null,"job":"r.2","namespace":"default",'
@@ -662,6 +704,18 @@ REPLIES: list[tuple[object, str]] = [
             '"next":"n","problem":null,"topic":"t"}'
         ),
     ),
+    (
+        c.TriggerStored(trigger="t", created=True, changed=True, next_number=4),
+        ('{"changed":true,"created":true,"next_number":4,"trigger":"t"}'),
+    ),
+    (
+        c.TriggerFired(handled=True, run_id="t/o/4"),
+        (
+            '{"follow_up":{"deliveries":false,"jobs":[],"rates":[],"runs":[],"topics":[]},"handled":true,"pro'
+            'blem":null,"refused":null,"run_id":"t/o/4"}'
+        ),
+    ),
+    (c.TriggerRemoved(removed=True), '{"removed":true}'),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
     (
         c.RunRepaired(repaired=("x",), checked=2, next=None),

@@ -41,7 +41,8 @@ def test_commands() -> None:
         run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update schedule.backfill
         schedule.fire schedule.pause schedule.put schedule.remove schedule.replan schedule.resume schedule.trigger
         session.close session.open session.reap session.renew sink.register sink.remove stage.poll_suspended
-        stage.wake topic.deliver topic.publish workflow.register
+        stage.wake topic.deliver topic.publish trigger.fire trigger.pause trigger.put trigger.remove trigger.resume
+        workflow.register
     """)
 
 
@@ -62,7 +63,8 @@ def test_tables_of_changes() -> None:
     assert sorted(table.name for table in TABLES) == words("""
         ai_calls annotations artifacts attempt_output audit_entries browser_sessions credentials fair_keys
         gatherings history jobs leaders limits map_items namespaces plans rates registrations replies runs
-        schedules sessions sinks slots streams subscriptions topic_messages topics workflows
+        schedules sessions sinks slots streams subscriptions topic_messages topics triggers
+        workflows
     """)
 
 
@@ -220,6 +222,13 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ),
         ("holdfast_topics", "after_subscription last name namespace"),
         (
+            "holdfast_triggers",
+            """
+            changes created_at declared name namespace next_number paused problem recent refused selection since start
+            started topic updated_at workflow
+        """,
+        ),
+        (
             "holdfast_sinks",
             """
             batch created_at error failures key name namespace options retry_at since succeeded_at swept_at
@@ -239,5 +248,6 @@ def test_tables() -> None:
         holdfast_fair_keys holdfast_gatherings holdfast_history holdfast_idempotency_replies holdfast_jobs
         holdfast_leaders holdfast_limits holdfast_map_items holdfast_namespaces holdfast_outbox holdfast_plans
         holdfast_rate_limits holdfast_runs holdfast_schedules holdfast_sessions holdfast_sinks holdfast_store
-        holdfast_subscriptions holdfast_topic_messages holdfast_topics holdfast_worker_registry holdfast_workflows
+        holdfast_subscriptions holdfast_topic_messages holdfast_topics holdfast_triggers holdfast_worker_registry
+            holdfast_workflows
     """)

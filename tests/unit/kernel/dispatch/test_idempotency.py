@@ -76,6 +76,11 @@ from holdfast.kernel.commands import (
     TimerFire,
     TopicDeliver,
     TopicPublish,
+    TriggerFire,
+    TriggerPause,
+    TriggerPut,
+    TriggerRemove,
+    TriggerResume,
     WorkflowRegister,
     WorkflowSchemas,
 )
@@ -94,6 +99,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import PendingDeliveries
 from holdfast.ports.records.job import PassOver
+from holdfast.ports.records.values import Payload
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import (
     SECOND,
@@ -170,6 +176,12 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield RunCancel(run_id="x")
     yield TopicPublish(message=NewTopicMessage(topic="t", payload="1"))
     yield TopicDeliver(topic="t")
+    start = RunCreate(workflow="w", input=Payload(inline="null"))
+    yield TriggerPut(trigger="t", topic="t", start=start)
+    yield TriggerFire(trigger="t", expected=1, number=1, next=2, start=start)
+    yield TriggerPause(trigger="t")
+    yield TriggerResume(trigger="t")
+    yield TriggerRemove(trigger="t")
     yield SinkRegister(sink="s", since=0)
     yield OutboxSweep(sinks=("s",), began=world.now)
     yield OutboxFlush(sink="s", lease=SECOND)

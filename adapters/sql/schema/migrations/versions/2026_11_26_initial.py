@@ -61,6 +61,7 @@ def upgrade() -> None:
     create_ai_calls()
     create_sinks()
     create_schedules()
+    create_triggers()
     create_topics()
     create_topic_messages()
     create_subscriptions()
@@ -675,6 +676,31 @@ def create_schedules() -> None:
         sa.UniqueConstraint("namespace", "name", name="holdfast_schedules_name"),
     )
     index("holdfast_schedules_next", "holdfast_schedules", ["namespace", "workflow", "next_at", "key"])
+
+
+def create_triggers() -> None:
+    op.create_table(
+        "holdfast_triggers",
+        key("namespace"),
+        key("name"),
+        key("topic"),
+        words("selection"),
+        key("workflow"),
+        words("start"),
+        number("since"),
+        number("next_number"),
+        number("started"),
+        number("refused"),
+        words("recent"),
+        words("changes"),
+        words("paused", nullable=True),
+        words("problem", nullable=True),
+        words("declared", nullable=True),
+        number("created_at"),
+        number("updated_at"),
+        sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+    index("holdfast_triggers_of_topic", "holdfast_triggers", ["namespace", "topic", "next_number"])
 
 
 def create_topics() -> None:
