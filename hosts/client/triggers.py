@@ -19,8 +19,9 @@ class Triggers:
     async def put(self, trigger: Trigger[object], /, *, actor: Actor | None = None) -> TriggerInfo:
         """Create a trigger, or update the one with its name, and return it.
 
-        A trigger that is updated goes on where it is. With other messages, or with `since`, it begins anew. A paused
-        trigger stays paused. Triggers that belong to the code are declared instead: `Engine.open(triggers=[...])`.
+        A trigger that is updated goes on where it is. With other messages, or another `since`, it begins anew. A
+        paused trigger stays paused. Triggers that belong to the code are declared instead:
+        `Engine.open(triggers=[...])`.
 
         Args:
             trigger: The trigger.

@@ -100,12 +100,11 @@ class TriggerFirer:
     def _fire(self, entry: TriggerEntry) -> bool:
         """Start the runs of the next messages of a trigger. Return whether there may be more."""
         row, kernel = entry.row, self._core.kernel
+        most = min(MESSAGES_MAX, self._core.topic_deliveries)
         number, started = row.next_number, 0
         is_moving = True
         for _ in range(ROUNDS_MAX):
-            query = ListNumberedMessages(
-                namespace=row.namespace, topic=row.topic, number=number, limit=MESSAGES_MAX
-            )
+            query = ListNumberedMessages(namespace=row.namespace, topic=row.topic, number=number, limit=most)
             messages = self._core.stores.persistence.read(query)
             commands = list(self._commands(row, number, messages, entry.last))
             if not commands:
@@ -114,7 +113,7 @@ class TriggerFirer:
             kernel.admit(row.namespace, follow_up_of(answers))
             started += sum(isinstance(one, TriggerFired) and one.run_id is not None for one in answers)
             is_moving = self._note(row, answers)
-            if not is_moving or len(messages) < MESSAGES_MAX:
+            if not is_moving or len(messages) < most:
                 break
             number = commands[-1].next
         else:

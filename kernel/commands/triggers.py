@@ -26,8 +26,8 @@ class TriggerStored:
 class TriggerPut(OperatorCommand[TriggerStored]):
     """Command to create or update a trigger.
 
-    A trigger that is updated goes on where it is. With another topic or selection, or with `since`, it begins anew. A
-    paused trigger stays paused. Errors: UnknownWorkflowError; InvalidCommandError for a field that is out of range.
+    A trigger that is updated goes on where it is. With another topic, selection or `since`, it begins anew. A paused
+    trigger stays paused. Errors: UnknownWorkflowError; InvalidCommandError for a field that is out of range.
     """
 
     type: ClassVar[Literal["trigger.put"]] = "trigger.put"

@@ -15,6 +15,7 @@ from holdfast.kernel.commands import (
     JobSettle,
     RunCreate,
     RunRerunFrom,
+    TriggerFire,
 )
 from holdfast.kernel.composed_searches import FiringSchedules, NamedSchedules, WaitingRuns
 from holdfast.kernel.dispatch.read_set import ReadSet
@@ -66,8 +67,10 @@ def _starts(state: State) -> Iterator[_Start]:
     """Yield the starts that may take turns. One that does not, in the end, has only read too much."""
     for command in state.commands:
         match command:
-            case RunCreate():
-                yield from _of_create(state, command)
+            case RunCreate() as create:
+                yield from _of_create(state, create)
+            case TriggerFire(start=RunCreate() as create):
+                yield from _of_create(state, create)
             case RunRerunFrom():
                 run = state.tables.run_named(RunName(command.namespace, command.run_id))
                 if run is not None:

@@ -26,9 +26,7 @@ def reads_of_gathered(
         for start in starts
         if isinstance(start, RunCreate)
     )
-    names = {
-        name_of(start, plan) for start, plan in planned if plan is not None and plan.gather is not None
-    }
+    names = {name_of(start, plan) for start, plan in planned if plan is not None and plan.gather is not None}
     return [Reads(search=GatheringRuns(tuple(sorted(names))))] if names else []
 
 

@@ -131,8 +131,8 @@ def decide_put(state: State, command: TriggerPut, now: Micros, _: Ids) -> Decisi
         declared=known.declared if made.declared is None else made.declared,
         problem=None,
     )
-    begins_anew = (known.topic, known.selection) != (made.topic, made.selection)
-    if begins_anew or command.since is not None:
+    begins_anew = command.since is not None and command.since != known.since
+    if begins_anew or (known.topic, known.selection) != (made.topic, made.selection):
         updated = evolve(
             updated,
             topic=made.topic,

@@ -31,6 +31,7 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
+from holdfast.testing.simulation.trigger_ledger import TriggerLedger
 
 LAG_MAX: Final[Micros] = 5_000_000
 """By how much the clock of a host may be behind that of another one."""
@@ -60,8 +61,11 @@ class TopicLedger:
     def __init__(self, since: Since) -> None:
         self.seen = Counter[str]()
         """How often something happened that few histories have."""
+        self.triggers = TriggerLedger()
         self._since = since
         self._messages: dict[TopicName, dict[int, TopicMessageRow]] = {}
+        self._recorded_at: dict[tuple[str, int], Micros] = {}
+        """When subscriptions were committed, by run and row: a process may freeze after it has read the time."""
 
     def before(self, tables: Tables, commit: Commit, now: Micros) -> Iterator[Violation]:
         """Check and record a commit; `tables` are the rows before it."""
@@ -71,11 +75,14 @@ class TopicLedger:
                     if message.number is not None:
                         name = TopicName(message.namespace, message.topic)
                         self._messages.setdefault(name, {})[message.number] = message
+                case Insert(HistoryRow(type=events.TopicSubscribed.type) as row):
+                    self._recorded_at[row.run, row.number] = now
                 case Delete(table, MessageName() as key) if table is TOPIC_MESSAGES:
                     self.seen["deleted"] += 1
                     yield from (Violation("X6", key.topic, what) for what in _deleted(tables, key, now))
                 case _:
                     pass
+        yield from self.triggers.before(tables, commit, self._messages)
         self._count(tables, commit)
 
     def _count(self, tables: Tables, commit: Commit) -> None:
@@ -119,6 +126,7 @@ class TopicLedger:
         for topic in tables.topics.values():
             if topic.after_subscription is not None:
                 yield f"X6: only some subscribers of {topic.name} have message {topic.last + 1}"
+        yield from self.triggers.wrong(tables)
         runs: dict[RunName, list[Run]] = {}
         for run in sorted(tables.runs.values(), key=attrgetter("generation")):
             runs.setdefault(run.name, []).append(run)
@@ -169,7 +177,7 @@ class TopicLedger:
                             topic=TopicName(run.namespace, event.topic),
                             selection={name: str(text) for name, text in event.selection.items()},
                             since=self._since(run),
-                            begun_at=row.at,
+                            begun_at=self._recorded_at.get((row.run, row.number), row.at),
                         )
                         found.append(open_spans[channel])
                     case events.TopicUnsubscribed(channel=channel):
@@ -251,3 +259,6 @@ def _deleted(tables: Tables, key: MessageName, now: Micros) -> Iterator[str]:
         is_due = (row.next_number or 0) <= message.number and message.at >= row.since
         if is_due and _fits(texts_from(row.selection), message):
             yield f"message {key.id} was deleted, but run {row.run_id} has not got it yet"
+    for one in tables.triggers.values():
+        if (one.namespace, one.topic) == (key.namespace, key.topic) and one.next_number <= message.number:
+            yield f"message {key.id} was deleted, but trigger {one.name} has not handled it yet"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
@@ -15,8 +16,10 @@ from holdfast.kernel.authoring.functions import Workflow, random, sleep, workflo
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.authoring.topics import Topic, TopicSelection
+from holdfast.kernel.authoring.triggers import Trigger
 from holdfast.kernel.history import events
 from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import InvalidCommandError, TriggerNotFoundError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
@@ -173,7 +176,7 @@ def draw_topics(draw: Random) -> tuple[Scenario, Sizes]:
     followers = [_draw_follower(draw, number) for number in range(draw.choice((2, 3, 5, 8)))]
     follow = [_following(one) for one in followers]
     publish = [_publishing(draw, number) for number in range(draw.choice((0, 1, 2)))]
-    workflows: list[Workflow[[int], Any]] = [*follow, *publish]
+    workflows: list[Workflow[..., Any]] = [*follow, *publish]
     actions = [
         ClientAction(
             at=draw.randrange(10 * _SECOND if index < len(followers) else 20 * _SECOND),
@@ -183,13 +186,16 @@ def draw_topics(draw: Random) -> tuple[Scenario, Sizes]:
         )
         for index, one in enumerate(workflows)
     ]
+    triggers = [_draw_trigger(draw, number) for number in range(draw.choice((0, 1, 2)))]
     actions += _publications(draw)
+    actions += _actions_on_triggers(draw, triggers)
     actions += _operations(draw, workflows)
     actions.sort(key=lambda action: action.at)
     clients = [actions[start::3] for start in range(3)]
     done = [f"done {index}" for index in range(3)]
+    names = [one.name for one in triggers]
     for index, deeds in enumerate(clients):
-        deeds.append(ClientAction(at=45 * _SECOND, what=f"resume {index}", do=_resume))
+        deeds.append(ClientAction(at=45 * _SECOND, what=f"resume {index}", do=partial(_resume, names)))
         last = _Order(done[index], "-")
         deeds.append(ClientAction(at=45 * _SECOND, what=done[index], do=partial(_publish, _ORDERS, last)))
     since = {one.name: None if one.since is None else micros(one.since) for one in followers}
@@ -197,7 +203,7 @@ def draw_topics(draw: Random) -> tuple[Scenario, Sizes]:
         lambda run: run.created_at if since[run.workflow] is None else since[run.workflow] or 0
     )
     scenario = Scenario(
-        workflows=workflows,
+        workflows=[*workflows, _pack],
         clients=clients,
         missing=partial(_stops, {one.name: one for one in followers}, done),
         at_end=lambda tables: [
@@ -229,6 +235,52 @@ def _publications(draw: Random) -> Iterator[ClientAction]:
         yield ClientAction(at=at, what=f"publish {number}", do=do, is_keyed=True)
         if draw.random() < 0.2:
             yield ClientAction(at=at + draw.randrange(2 * _SECOND), what=f"publish {number} again", do=do)
+
+
+@workflow
+async def _pack(order: _Order) -> str:
+    await _think(1)
+    return order.id
+
+
+def _draw_trigger(draw: Random, number: int) -> Trigger[str]:
+    topic, country = draw.choice((_ORDERS, _OFFERS)), draw.choice((None, *_COUNTRIES))
+    messages = cast("TopicSelection[object]", topic if country is None else topic.where(country=country))
+    since = draw.choice((None, None, instant(0), instant(START + 8 * _SECOND)))
+    return Trigger(f"trigger{number}", messages, _pack, since=since)
+
+
+def _actions_on_triggers(draw: Random, triggers: Sequence[Trigger[str]]) -> Iterator[ClientAction]:
+    for one in triggers:
+        at = draw.randrange(15 * _SECOND)
+        yield ClientAction(at=at, what=f"put {one.name}", do=partial(_put, one))
+        for what in draw.choice(((), ("pause", "resume"), ("pause", "skip"), ("change",), ("again",))):
+            at += draw.randrange(_SECOND, 12 * _SECOND)
+            do = partial(_act_on_trigger, one, what)
+            yield ClientAction(at=at, what=f"{what} {one.name}", do=do)
+
+
+def _put(trigger: Trigger[str], engine: SyncEngine) -> object:
+    # A `since` that is still to come by the clock of this process is refused.
+    with suppress(InvalidCommandError):
+        return engine.triggers.put(trigger).name
+    return None
+
+
+def _act_on_trigger(trigger: Trigger[str], what: str, engine: SyncEngine) -> object:
+    with suppress(TriggerNotFoundError):
+        match what:
+            case "pause":
+                return engine.triggers.pause(trigger.name, reason="on purpose").state
+            case "resume":
+                return engine.triggers.resume(trigger.name).state
+            case "skip":
+                return engine.triggers.resume(trigger.name, skip=True).state
+            case "change":
+                return engine.triggers.put(attrs.evolve(trigger, since=None, priority=3)).name
+            case _:
+                return engine.triggers.put(attrs.evolve(trigger, since=instant(0))).name
+    return None
 
 
 def _operations(draw: Random, workflows: Sequence[Workflow[[int], Any]]) -> Iterator[ClientAction]:
@@ -269,7 +321,10 @@ def _act(engine: SyncEngine, *, one: Workflow[[int], Any], what: str, part: floa
             return [reason.code for reason in handle.why()]
 
 
-def _resume(engine: SyncEngine) -> object:
+def _resume(triggers: Sequence[str], engine: SyncEngine) -> object:
+    for name in triggers:
+        with suppress(TriggerNotFoundError):
+            engine.triggers.resume(name)
     return engine.resume_all().changed
 
 

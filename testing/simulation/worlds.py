@@ -40,6 +40,7 @@ from holdfast.testing.simulation.schedule_ledger import OVERDUE_AFTER, ScheduleL
 from holdfast.testing.simulation.store import SharedStore
 from holdfast.testing.simulation.store_time import StoreTimeline
 from holdfast.testing.simulation.trace import Trace
+from holdfast.testing.simulation.trigger_ledger import behind
 
 _SECOND: Final = 1_000_000
 _OPERATOR_INTERVAL: Final = 5 * _SECOND
@@ -381,6 +382,11 @@ class World:
             f"message {topic.last + 1} of topic {topic.name} is delivered to some subscribers only"
             for topic in tables.topics.values()
             if topic.after_subscription is not None
+        ]
+        left += [
+            f"trigger {row.name} has not handled {number} messages"
+            for row in tables.triggers.values()
+            if row.paused is None and (number := behind(tables, row))
         ]
         left += [
             f"sink {sink.name} has {delivered} of {run.last_row} events of {run.id}.{run.generation}"

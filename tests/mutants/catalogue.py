@@ -18,6 +18,7 @@ from tests.mutants.runs import RUNS
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.sent_messages import SENT_MESSAGES
 from tests.mutants.topics import TOPICS
+from tests.mutants.triggers import TRIGGERS
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *ATTEMPTS,
@@ -35,5 +36,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *LIMITS,
     *SENT_MESSAGES,
     *TOPICS,
+    *TRIGGERS,
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}
