@@ -59,6 +59,7 @@ from holdfast.hosts.inspection.json_form import keys_of
 from holdfast.hosts.inspection.run_info import RunCounts, RunResult
 from holdfast.hosts.inspection.schedules import ScheduleReasons
 from holdfast.hosts.inspection.topics import TopicInfo
+from holdfast.hosts.inspection.triggers import TriggerChanged, TriggeredMessage, TriggerInfo
 from holdfast.hosts.inspection.why import RunReasons
 from holdfast.hosts.inspection.workflows import WorkflowInfo
 
@@ -98,6 +99,7 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     DeadLetterInfo: "`dead-letter list`: an array; `engine.dead_letters()`",
     WorkerInfo: "`worker list`: an array; `engine.workers()`",
     TopicInfo: "`topic list`: an array; `engine.topics()`",
+    TriggerInfo: "`trigger list`: an array; `trigger show`, `pause` and `resume`; `engine.triggers.get()`",
     QueueInfo: "`queue list`: an array; `engine.queues()`",
     WorkflowInfo: "`workflow list`: an array",
     NamespaceInfo: "`namespace list`: an array; `namespace create`; `engine.namespaces.list()` and `create()`",
@@ -115,6 +117,8 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     Scheduled: "",
     NominalTime: "",
     ScheduleChanged: "",
+    TriggeredMessage: "",
+    TriggerChanged: "",
     ParentRun: "",
     Actor: "",
     DoctorFinding: "",

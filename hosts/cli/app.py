@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _GROUPS: Final = {
     "run": "Start, inspect, wait for, pause, end and rerun runs.",
     "schedule": "Create, inspect, pause, trigger and backfill schedules.",
+    "trigger": "Inspect, pause and apply triggers, by which messages of topics start runs.",
     "limit": "Read and change limits and pause queues, while the system runs.",
     "key": "Create, list, rotate and revoke the API keys of the server.",
     "queue": "See what waits in queues and who serves it, and pause them.",
     "workflow": "See which workflows there are, and what they take.",
     "topic": "Publish messages to topics, and see how far they were delivered.",
-    "trigger": "Inspect, pause and apply triggers, by which messages of topics start runs.",
     "namespace": "Create, list and delete namespaces, and give them quotas.",
     "history": "Show, follow and export the histories of runs.",
     "sink": "Register the sinks that receive events.",

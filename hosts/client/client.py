@@ -148,7 +148,7 @@ class Client(Dispatcher):
         return super()._send(command)
 
     def fire_triggers(self) -> None:
-        """Start the runs of messages that a trigger has not handled, one that was just stored or resumed, say."""
+        """Start the runs of messages that triggers have not handled. One of them was just stored or resumed."""
         firer = trigger_firer(self.core)
         firer.forget()
         firer.try_to_fire()

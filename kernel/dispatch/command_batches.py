@@ -3,35 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.kernel.commands import (
-    Blocked,
-    Cancelled,
-    ChildRunStarted,
-    ChildStart,
-    Command,
-    Completed,
-    ConditionEvaluated,
-    ContinuedAsNew,
-    EventAppend,
-    EventPublish,
-    Failed,
-    FunctionWaiting,
-    JobExecute,
-    JobRecord,
-    JobSettle,
-    MapExpanded,
-    PollNotReady,
-    QueuedStepCompleted,
-    QueuedStepFailed,
-    RunCreate,
-    SignalSend,
-    StageSuspended,
-    StepFail,
-    StepQueue,
-    TriggerFire,
-)
-from holdfast.kernel.history import events
-from holdfast.ports.records.values import Payload
+from holdfast.kernel.commands import Command, JobExecute
+from holdfast.kernel.dispatch.command_weights import weight_of
 
 BATCH_COMMANDS_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -45,7 +18,7 @@ def batches_of(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[An
     batch: list[Command[Any]] = []
     size = 0
     for command in commands:
-        weight = _weight(command)
+        weight = weight_of(command)
         alone = isinstance(command, JobExecute)
         if batch and (alone or len(batch) == BATCH_COMMANDS_MAX or size + weight > BATCH_BYTES_MAX):
             yield batch
@@ -57,57 +30,3 @@ def batches_of(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[An
             size += weight
     if batch:
         yield batch
-
-
-def _weight(command: Command[Any]) -> int:
-    """Return roughly how many bytes of values a command carries."""
-    if isinstance(command, JobRecord):
-        weight = sum(len(one.data) for one in command.outputs)
-        for record in command.records:
-            match record:
-                case EventAppend(event=event, payload=payload, published=published):
-                    weight += 0 if payload is None else _size(payload)
-                    weight += sum(_size(one.payload) for one in published)
-                    if isinstance(event, events.StepCompleted):
-                        weight += len(event.given or "")
-                case EventPublish(published=one):
-                    weight += _size(one.payload)
-                case StepFail(event=failed):
-                    weight += len(failed.given or "")
-                case StepQueue(queued=queued):
-                    weight += _size(queued.input)
-                case ChildStart(child=child):
-                    weight += _size(child.input)
-                case SignalSend(signal=signal):
-                    weight += _size(signal.payload)
-                case _:
-                    pass
-        return weight
-    if isinstance(command, JobSettle):
-        reported_size = sum(len(one.data) for one in command.outputs)
-        match command.outcome:
-            case QueuedStepCompleted(output=output):
-                return reported_size + _size(output)
-            case Completed(output=output):
-                return reported_size + _size(output) + sum(_size(event.payload) for event in command.events)
-            case StageSuspended(state=output) | ChildRunStarted(input=output) | ContinuedAsNew(input=output):
-                return reported_size + _size(output)
-            case MapExpanded(items=items):
-                return reported_size + sum(map(_size, items))
-            case Failed(failure=failure) | Blocked(failure=failure):
-                return (
-                    reported_size
-                    + len(failure.message)
-                    + len(failure.traceback)
-                    + len(failure.arguments or "")
-                )
-            case QueuedStepFailed(error=error):
-                return reported_size + len(error)
-            case ConditionEvaluated() | PollNotReady() | Cancelled() | FunctionWaiting():
-                return reported_size
-    start = command.start if isinstance(command, TriggerFire) else command
-    return _size(start.input) if isinstance(start, RunCreate) else 0
-
-
-def _size(payload: Payload) -> int:
-    return len(payload.inline or "")

@@ -10,6 +10,8 @@ from holdfast.hosts.client.sync_keys import SyncKeys
 from holdfast.hosts.client.sync_limits import SyncLimits
 from holdfast.hosts.client.sync_namespaces import SyncNamespaces
 from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
+from holdfast.hosts.client.sync_triggers import SyncTriggers
+from holdfast.hosts.client.triggers import Triggers
 from holdfast.hosts.execution.artifacts import ArtifactInfo
 from holdfast.hosts.functions.history_document import RunHistory
 from holdfast.hosts.functions.replay_check import PendingCall, ReplayResult
@@ -29,6 +31,7 @@ from holdfast.hosts.inspection.schedules import NominalTime, ScheduleChanged, Sc
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.topics import TopicInfo
+from holdfast.hosts.inspection.triggers import TriggerChanged, TriggeredMessage, TriggerInfo
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.inspection.why import WaitReason
 from holdfast.hosts.inspection.workers import HeldWork, QueuedCode, QueueInfo, WorkerInfo
@@ -94,7 +97,12 @@ __all__ = [
     "SyncLimits",
     "SyncNamespaces",
     "SyncScheduleHandle",
+    "SyncTriggers",
     "TopicInfo",
+    "TriggerChanged",
+    "TriggerInfo",
+    "TriggeredMessage",
+    "Triggers",
     "UpgradeCheck",
     "UpgradeVerdict",
     "ValuePreview",

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from typing_extensions import override
 
-from holdfast import Cron, Engine, Rate, Schedule, Worker
+from holdfast import Cron, Engine, Rate, Schedule, Topic, Trigger, Worker
 from holdfast.errors import HoldfastError, InvalidCommandError, ServerAnswerError
 from holdfast.hosts.http.json_input import document_converter
 from holdfast.hosts.http.operations import Text
@@ -192,6 +192,7 @@ async def test_each_call_is_the_operation_that_it_is_for_and_its_request_is_unde
     client = Client("http://localhost", key="all", namespace=NAMESPACE, patience=0, http=http)
     for run_id in ("a/1", "a/2"):
         await client.run("report", 7, id=run_id, attributes={"tier": "gold"})
+    engine.sync.triggers.put(Trigger("ship", Topic("orders", int), report))
     engine.sync.create_schedule(Schedule("nightly", report(1), when=Cron("30 2 * * *")))
     run, schedule = client.handle("a/1"), client.schedule("nightly")
     refused: set[str] = set()

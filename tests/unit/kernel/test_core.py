@@ -25,7 +25,13 @@ CORE: Final = (
 """In the order in which they are best read: what is asked, what is known, how a batch is carried out, the rules."""
 FOUNDATIONS: Final = (
     *("commands", "converters", "history", "limits", "pipelines", "search_results", "values"),
-    *("dispatch/job_execution", "runs/external_work", "runs/gathered_starts", "runs/subscriptions"),
+    *(
+        "dispatch/command_weights",
+        "dispatch/job_execution",
+        "runs/external_work",
+        "runs/gathered_starts",
+        "runs/subscriptions",
+    ),
 )
 """Data, and functions of it, that know neither the core nor a feature. The classes of all commands are data."""
 DOORS: Final = {

@@ -20,7 +20,7 @@ def test_a_namespace_is_created_listed_shown_and_deleted(holdfast: CommandLine) 
     assert "ours" in listed.out
     shown = holdfast("namespace", "show", ENGINE, "team-a")
     assert "0 queued; 0 running" in shown.out
-    assert "0 workers, 0 schedules, 0 sinks" in shown.out
+    assert "0 workers, 0 schedules, 0 triggers, 0 sinks" in shown.out
     deleted = holdfast("namespace", "delete", ENGINE, "team-a")
     assert "team-a was deleted" in deleted.out
     assert holdfast("namespace", "delete", ENGINE, "team-a").code == Exit.NOT_FOUND

@@ -38,7 +38,13 @@ NOT_OVER_HTTP: Mapping[type, frozenset[str]] = {
     SyncEngine: frozenset(
         {
             *("acting_as", "kernel", "core"),  # the owner of the key acts; the rest is in the server
-            *("apply_schedules", "check_upgrade", "create_schedule", "flush"),  # they need the user's code
+            *(
+                "apply_schedules",
+                "apply_triggers",
+                "check_upgrade",
+                "create_schedule",
+                "flush",
+            ),  # they need the user's code
             *("start_all", "doctor"),
             *("within", "update_with_start", "submit_update_with_start"),
         }
