@@ -1,6 +1,6 @@
 """The contract of a store for triggers: their rows, and the messages that they have not handled."""
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -74,7 +74,7 @@ class Triggers(PersistenceCase):
 
     def test_an_update_changes_each_field_of_a_trigger(self, store: Persistence) -> None:
         """Each alone, whatever the others are."""
-        row = FULL_TRIGGER
+        row: Any = FULL_TRIGGER
         put(store, Insert(row))
         for name in sorted(set(attrs.asdict(row)) - set(TRIGGERS.key)):
             row = evolve(row, **{name: 77 if isinstance(getattr(row, name), int) else "text"})
