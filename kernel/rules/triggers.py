@@ -167,7 +167,11 @@ def decide_fire(state: State, command: TriggerFire, now: Micros, ids: Ids) -> De
     row = state.tables.triggers.get(_name_of(command))
     if row is None or row.paused is not None or row.next_number != command.expected:
         return Decision(TriggerFired(handled=False))
-    if not command.expected <= (command.number or command.expected) < command.next:
+    if (
+        not command.expected
+        <= (command.expected if command.number is None else command.number)
+        < command.next
+    ):
         raise InvalidCommandError(
             f"next is {command.next}, and number {command.number}: the trigger continues after the message"
         )

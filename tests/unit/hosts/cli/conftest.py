@@ -26,6 +26,7 @@ from holdfast import (
     Schedule,
     Slots,
     StageContext,
+    Trigger,
     Worker,
     continue_as_new,
     expose,
@@ -210,6 +211,8 @@ class CommandLine:
         self._patched = pytest.MonkeyPatch()
         self.schedules: list[Schedule[object]] | None = None
         """What the engine of the next commands declares."""
+        self.triggers: list[Trigger[object]] | None = None
+        """The same for triggers."""
 
     def __call__(self, *arguments: str) -> Answer:
         self._module.__dict__["engine"] = self.engine()
@@ -246,7 +249,8 @@ class CommandLine:
         )
         pipelines: list[WorkflowDefinition[object]] = [ORDER, NOTHING, NEGATE, POLISH, STUBBORN]
         functions: list[WorkflowDefinition[object]] = [bill, bills, answer, board, lost, rounds, unlucky]
-        return Engine.on(stores, workflows=[*pipelines, *functions], schedules=self.schedules)
+        workflows = [*pipelines, *functions]
+        return Engine.on(stores, workflows=workflows, schedules=self.schedules, triggers=self.triggers)
 
     def start(self, *items: str, id: str = "order-1") -> str:
         """Start an order."""
@@ -325,6 +329,7 @@ OVER_HTTP = frozenset(
         *("schedule list", "schedule show", "schedule why", "schedule pause", "schedule resume"),
         *("schedule trigger", "schedule backfill", "schedule remove"),
         *("topic list", "topic publish"),
+        *("trigger list", "trigger show", "trigger pause", "trigger resume", "trigger remove"),
         *("sink add", "sink remove", "sink list", "dead-letter list", "dead-letter replay"),
     }
 )
