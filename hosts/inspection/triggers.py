@@ -99,13 +99,20 @@ class TriggerInfo:
 
 
 def trigger_entries(
-    core: Core, after: str | None = None, limit: int | None = None, *, declared: bool = False
+    core: Core,
+    after: str | None = None,
+    limit: int | None = None,
+    *,
+    namespace: str | None = None,
+    declared: bool = False,
 ) -> Iterator[TriggerEntry]:
-    """Yield the triggers of the namespace by name, up to a number of them."""
+    """Yield the triggers of a namespace, by default that of the engine, by name, up to a number of them."""
     core.connect()
 
     def read(place: str | None, wanted: int) -> Sequence[TriggerEntry]:
-        query = ListTriggers(namespace=core.namespace, after=place or "", limit=wanted, declared=declared)
+        query = ListTriggers(
+            namespace=namespace or core.namespace, after=place or "", limit=wanted, declared=declared
+        )
         return core.stores.persistence.read(query)
 
     for page in pages_of(read, _PAGE, after, limit, lambda entry: entry.row.name):

@@ -9,6 +9,7 @@ import attrs
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.inspection.limits import pause_text
 from holdfast.hosts.inspection.schedules import SCHEDULE_LATE_AFTER, schedule_rows
+from holdfast.hosts.inspection.triggers import trigger_entries
 from holdfast.hosts.inspection.workers import queue_infos
 from holdfast.hosts.maintenance.doctor.findings import (
     NOT_REPAIRABLE,
@@ -48,6 +49,7 @@ from holdfast.ports.queries.limits import ListLimits, QueueStates
 from holdfast.ports.queries.outbox import ListDeadLetters
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.queries.schedules import FindSchedule, NextScheduleNamespace
+from holdfast.ports.queries.triggers import FindTrigger, ListNumberedMessages, TriggerEntry
 from holdfast.ports.records.job import remote_stage_of
 from holdfast.ports.records.limits import QUEUE_LIMIT
 from holdfast.ports.records.outbox import Sink
@@ -142,6 +144,7 @@ class _Examination:
         for namespace in sorted(self._namespaces):
             if self._is_ours(namespace):
                 self._look_at_schedules(namespace, now)
+                self._look_at_triggers(namespace, now)
                 self._look_at_queues(namespace, now)
                 self._look_for_unserved(namespace)
         return self._notebook.diagnosis()
@@ -417,6 +420,38 @@ class _Examination:
             code, text = problem
             text = f"schedule {row.name!r}: {text}"
             self._notebook.add(DoctorFinding(code=code, text=text, namespace=namespace, key=row.name))
+
+    def _look_at_triggers(self, namespace: str, now: Micros) -> None:
+        for entry in trigger_entries(self._core, namespace=namespace):
+            if self._trigger_problem(entry, now) is None:
+                continue
+            again = self._persistence.read(FindTrigger(entry.row.trigger_name))
+            problem = None if again is None else self._trigger_problem(again, now)
+            if again is None or problem is None or again.row.next_number != entry.row.next_number:
+                continue  # it has moved on, or was changed or removed in the meantime
+            code, text = problem
+            text = f"trigger {entry.row.name!r}: {text}"
+            self._notebook.add(DoctorFinding(code=code, text=text, namespace=namespace, key=entry.row.name))
+
+    def _trigger_problem(self, entry: TriggerEntry, now: Micros) -> tuple[str, str] | None:
+        """Return the code of a finding about a trigger, and what is wrong; None if nothing is."""
+        row = entry.row
+        if row.paused is not None or not entry.behind:
+            return None
+        if row.problem is not None:
+            return (
+                "trigger_held",
+                f"it is held up at message {row.next_number} of {row.topic!r}: {row.problem}",
+            )
+        following = ListNumberedMessages(
+            namespace=row.namespace, topic=row.topic, number=row.next_number, limit=1
+        )
+        message = next(iter(self._persistence.read(following)), None)
+        if message is None or now - message.at <= SCHEDULE_LATE_AFTER:
+            return None
+        late = format_duration(now - message.at)
+        where = f"message {message.number} of {row.topic!r} was published {late} ago"
+        return "trigger_late", f"{where}, and no host that has the code of {row.workflow!r} has handled it"
 
     def _twice(self, query: Query[Answer], wrong: Callable[[Answer], Iterable[T]]) -> list[T]:
         """Return the problems that two successive reads both show."""

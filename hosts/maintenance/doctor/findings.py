@@ -39,6 +39,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     "schedule_late": "No host that has the code of its workflow fires it: start a worker that has it."
     " `holdfast schedule why NAME` shows more.",
     "schedule_blocked": "Update the schedule; or install what is missing, and then resume it.",
+    "trigger_late": "Start a worker that has the code of its workflow. `holdfast trigger show NAME` shows more.",
+    "trigger_held": "It tries again every few seconds: end runs, or raise the quota of the namespace.",
     "queue_paused": "Its jobs start once it is unpaused.",
     "unserved": "Start a remote worker that lists the stage in `stages` and serves the queue; `holdfast worker list`"
     " shows those that are there.",
@@ -67,7 +69,7 @@ class DoctorFinding:
 
     code: str
     """The violated invariant, such as `S7`; or `orphan`, `unreadable`, `blocked`, `dead_letter`, `sink`,
-    `schedule_late`, `schedule_blocked`, `queue_paused`, `unserved` or `schema`."""
+    `schedule_late`, `schedule_blocked`, `trigger_late`, `trigger_held`, `queue_paused`, `unserved` or `schema`."""
     text: str
     """What is wrong."""
     advice: str = attrs.field(default=attrs.Factory(_advice_of, takes_self=True))

@@ -1,6 +1,6 @@
 """Workers are killed while runs publish to a topic and follow it, beside a publisher that holds its transaction open.
 
-Each subscriber gets each message once, and all in one order.
+Each subscriber gets each message once, and all in one order; each message starts one run of a trigger.
 """
 
 import secrets
@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from sqlalchemy import create_engine
 
-from holdfast import Engine, Topic, continue_as_new, step, workflow
+from holdfast import Engine, Topic, Trigger, continue_as_new, step, workflow
 from holdfast.kernel.invariants import check
 from holdfast.testing.snapshots import snapshot_of
 from tests.postgres import fresh_database
@@ -31,10 +31,10 @@ BETWEEN_KILLS: Final = 1.2
 PROGRAM: Final = """
 import sys
 from holdfast import Engine, Worker
-from tests.integration.faults.test_topic_kills import announce, follow
+from tests.integration.faults.test_topic_kills import announce, follow, keep
 
 url, namespace = sys.argv[1:]
-Worker(Engine.open(url, workflows=[follow, announce], namespace=namespace), lease=1, poll_interval=0.1).run()
+Worker(Engine.open(url, workflows=[follow, announce, keep], namespace=namespace), lease=1, poll_interval=0.1).run()
 """
 
 news = Topic("news", str)
@@ -72,6 +72,12 @@ async def follow(most: int, found: list[str]) -> list[str]:
     return await continue_as_new(follow(most, found))
 
 
+@workflow
+async def keep(text: str) -> str:
+    """A trigger starts it for each message."""
+    return text
+
+
 def start_worker(url: str, namespace: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, url, namespace],
@@ -83,7 +89,10 @@ def start_worker(url: str, namespace: str) -> "subprocess.Popen[bytes]":
 @pytest.mark.slow
 def test_each_subscriber_gets_each_message_once_though_workers_are_killed(database_url: str) -> None:
     namespace, kills = f"topics-{secrets.token_hex(4)}", 0
-    engine = Engine.open(database_url, workflows=[follow, announce], namespace=namespace)
+    keeps = [Trigger("keep", news, keep)]
+    engine = Engine.open(
+        database_url, workflows=[follow, announce, keep], triggers=keeps, namespace=namespace
+    )
     total = PUBLISHERS * MESSAGES + 1
     workers: list[subprocess.Popen[bytes]] = []
     try:
@@ -115,6 +124,11 @@ def test_each_subscriber_gets_each_message_once_though_workers_are_killed(databa
                 slow.close()
             held.dispose()
             found = [run.result(timeout=SOON) for run in followers]
+            kept = [
+                client.handle(keep, one.id).result(timeout=SOON)
+                for one in client.runs(workflow="keep", oldest_first=True)
+            ]
+            state = client.triggers.get("keep")
             snapshot = snapshot_of(engine.core.stores.persistence, [namespace])
             assert check(snapshot) == []
     finally:
@@ -128,4 +142,6 @@ def test_each_subscriber_gets_each_message_once_though_workers_are_killed(databa
     for name in range(PUBLISHERS):
         own = [one for one in found[0] if one.startswith(f"{name} ")]
         assert own == [f"{name} {number}" for number in range(MESSAGES)]
+    assert kept == found[0]  # each message has started one run, in the order of the topic
+    assert (state.started, state.behind) == (total, 0)
     assert found[0][-1] == "slow"  # it was published first, and committed last
