@@ -16,10 +16,13 @@ from holdfast.kernel.commands import (
     TopicDeliver,
     TopicPublish,
     TopicSubscribe,
+    TriggerFire,
+    TriggerPut,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.topics.selections import channel_of, selection_text
 from holdfast.ports.changes import Insert
+from holdfast.ports.errors import CommandError
 from holdfast.ports.records.topic import SubscriptionRow
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
@@ -66,6 +69,31 @@ class Host:
             JobRecord(namespace=namespace, job=attempt.job, epoch=attempt.epoch, seen=1, records=(record,))
         )
         self.deliver()
+
+    def started(self, *numbers: int) -> Statements:
+        """Start runs by a trigger, or without it for a number below 1; return what was sent."""
+        commands: list[RunCreate | TriggerFire] = []
+        for number in numbers:
+            start = RunCreate(
+                namespace=self.namespace,
+                workflow="f",
+                input=Payload(inline="1"),
+                id=f"ship/orders/{number}",
+                if_exists="return",
+            )
+            fire = TriggerFire(
+                namespace=self.namespace,
+                trigger="ship",
+                expected=number,
+                number=number,
+                next=number + 1,
+                start=start,
+            )
+            commands.append(fire if number > 0 else start)
+        with self.statements.of() as sent:
+            answers = self.kernel.dispatch_many(commands)
+        assert not [one for one in answers if isinstance(one, CommandError)]
+        return sent
 
     def wait_for_others(self, number: int) -> None:
         """Store subscriptions of runs that wait for other messages."""
@@ -125,3 +153,21 @@ def test_waits_for_other_messages_cost_a_delivery_nothing(host: Host, many: int)
     # Reads: the topic, subscriptions behind, new messages, subscribers, expired messages, the run (twice), its
     # subscriptions, its job. Writes: the topic, the message, the run, its history.
     assert (sent.commits, sent.queries) == (1, 13)
+
+
+def test_a_trigger_costs_a_message_a_lock_and_an_update_beside_its_run(host: Host) -> None:
+    start = RunCreate(namespace=host.namespace, workflow="f", input=Payload(inline="null"))
+    host.kernel.dispatch(TriggerPut(namespace=host.namespace, trigger="ship", topic="orders", start=start))
+    host.started(0)
+    alone, fired = (host.started(number) for number in (-1, 1))
+    # The trigger and its topic are read, and the trigger is written.
+    assert (fired.commits, fired.queries) == (1, alone.queries + 3)
+
+
+def test_a_hundred_messages_of_a_trigger_are_one_transaction(host: Host) -> None:
+    start = RunCreate(namespace=host.namespace, workflow="f", input=Payload(inline="null"))
+    host.kernel.dispatch(TriggerPut(namespace=host.namespace, trigger="ship", topic="orders", start=start))
+    host.started(0)
+    one = host.started(1)
+    many = host.started(*range(2, 102))
+    assert (many.commits, many.queries) == (1, one.queries)

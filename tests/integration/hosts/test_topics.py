@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import attrs
 import pytest
+from sqlalchemy.orm import Session
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.maintenance.topics import TopicSweeper
@@ -15,6 +16,9 @@ from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import now, sleep, workflow
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.step_context import step_context
+from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.authoring.topics import Topic
 from holdfast.kernel.commands import TopicDeliver, TopicPublish
 from holdfast.kernel.invariants import check
@@ -342,3 +346,51 @@ def test_topics_are_checked_where_they_are_defined() -> None:
 async def test_only_functions_subscribe(call: Callable[[], Coroutine[object, object, object]]) -> None:
     with pytest.raises(RuntimeError):
         await call()
+
+
+async def test_a_step_publishes_in_its_transaction(open_engine: OpenEngine, url: str) -> None:
+    """The message is stored with the result of the step: an attempt that fails leaves none."""
+    if url == "memory://":
+        pytest.skip("a store in memory has no transactions")
+    attempts: list[str] = []
+
+    @step(retry=Retry(attempts=2, wait=timedelta())).in_transaction
+    def charge(session: Session, name: str) -> str:
+        attempts.append(engine.sync.within(session).publish(orders(order(name)), id=name).id)
+        if len(attempts) == 1:
+            raise ConnectionError("the first attempt fails")
+        return name
+
+    @workflow
+    async def place(name: str) -> str:
+        return await charge(name)
+
+    engine = open_engine(place, first_of)
+    async with engine, Worker(engine):
+        waiting = await engine.start(first_of("nz"))
+        assert await (await engine.start(place("a"))).result(timeout=SOON) == "a"
+        assert await waiting.result(timeout=SOON) == "a"
+        (topic,) = [one async for one in engine.topics()]
+    assert attempts == ["a", "a"]
+    assert topic.messages == 1
+
+
+async def test_a_step_publishes_once_over_its_attempts(open_engine: OpenEngine) -> None:
+    attempts: list[bool] = []
+
+    @step(retry=Retry(attempts=2, wait=timedelta()))
+    def charge(name: str) -> str:
+        sent = engine.sync.publish(orders(order(name)), id=step_context().idempotency_key)
+        attempts.append(sent.published)
+        if len(attempts) == 1:
+            raise ConnectionError("the first attempt fails")
+        return name
+
+    @workflow
+    async def place(name: str) -> str:
+        return await charge(name)
+
+    engine = open_engine(place)
+    async with engine, Worker(engine):
+        await (await engine.start(place("a"))).result(timeout=SOON)
+    assert attempts == [True, False]

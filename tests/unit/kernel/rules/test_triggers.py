@@ -1,5 +1,7 @@
 """Triggers: each message that one selects starts one run, in one commit with the progress of the trigger."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -236,7 +238,7 @@ def test_a_name_is_checked(world: World, name: str) -> None:
         ({"deadline": -1}, "deadline is -1"),
     ],
 )
-def test_a_start_is_checked_when_it_is_stored(world: World, changed: dict[str, object], wrong: str) -> None:
+def test_a_start_is_checked_when_it_is_stored(world: World, changed: dict[str, Any], wrong: str) -> None:
     with world.unchanged(), pytest.raises(InvalidCommandError, match=wrong):
         world.do(attrs.evolve(PUT, start=attrs.evolve(START, **changed)))
 
@@ -252,7 +254,7 @@ def test_a_start_is_checked_when_it_is_stored(world: World, changed: dict[str, o
         {"since": 10**18},
     ],
 )
-def test_the_messages_are_checked_when_it_is_stored(world: World, changed: dict[str, object]) -> None:
+def test_the_messages_are_checked_when_it_is_stored(world: World, changed: dict[str, Any]) -> None:
     with world.unchanged(), pytest.raises(InvalidCommandError):
         world.do(attrs.evolve(PUT, **changed))
 
