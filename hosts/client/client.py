@@ -14,7 +14,7 @@ from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import starts
-from holdfast.hosts.execution.trigger_firing import trigger_firer
+from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
@@ -149,7 +149,7 @@ class Client(Dispatcher):
 
     def fire_triggers(self) -> None:
         """Start the runs of messages that triggers have not handled. One of them was just stored or resumed."""
-        firer = trigger_firer(self.core)
+        firer = TriggerFirer(self.core)
         firer.forget()
         firer.try_to_fire()
 

@@ -1,7 +1,7 @@
 """Attempts ready to run: they call user functions with their input and turn results and errors into outcomes."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
@@ -13,6 +13,7 @@ from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_f
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.output_buffer import OutputBuffer
 from holdfast.hosts.execution.step_policies import StepPolicies
+from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
 from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor, around_bodies
@@ -111,6 +112,8 @@ class Parts:
     """Replaces steps, for tests that stub them."""
     retry: Retry | None = None
     """The engine's default retry policy."""
+    fire_triggers: Callable[[Collection[str]], object] = lambda _: None
+    """Starts the runs of messages of these topics, which were delivered."""
 
 
 @frozen(kw_only=True)
@@ -495,6 +498,7 @@ class Bodies:
                     core.trusted_now,
                     core.run_notifier,
                     retry=core.registry.retry,
+                    fire_triggers=TriggerFirer(core).try_to_fire,
                 )
             )
         return self._parts

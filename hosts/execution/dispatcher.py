@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.execution.topic_delivery import deliver_topics
-from holdfast.hosts.execution.trigger_firing import trigger_firer
+from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.commands import Command, FollowUp, RunRemoved, follow_up_of
 from holdfast.ports.errors import CommandError, HoldfastError
@@ -102,7 +102,7 @@ class Dispatcher:
         limit = self.core.topic_deliveries
         deliver_topics(self.core.kernel, self.core.namespace, follow_up.topics, limit=limit)
         if follow_up.topics:
-            trigger_firer(self.core).fire(follow_up.topics)
+            TriggerFirer(self.core).fire(follow_up.topics)
         return CarriedOut(admitted, wakes_at, delivered)
 
     def deliver_child_results(self) -> int:

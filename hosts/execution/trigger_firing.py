@@ -8,14 +8,12 @@ lock of the trigger, that the trigger is still where it was.
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.payloads import BlobOwner
-from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.services import NO_TRIGGERS_KNOWN, Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import RunCreate, TriggerFire, TriggerFired, follow_up_of
 from holdfast.kernel.pipelines.input_attributes import joined_attributes
@@ -49,8 +47,6 @@ class TriggerFirer:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._known: tuple[frozenset[str], float] = (frozenset(), -math.inf)
-        """The topics with triggers of this process's workflows, and until when that is assumed."""
 
     def try_to_fire(self, topics: Collection[str] | None = None) -> bool:
         """Fire as `fire` does. A failure is logged only: the next round does the same."""
@@ -69,7 +65,7 @@ class TriggerFirer:
         workflows = frozenset(plan.workflow for plan in self._core.registry.plans)
         if not workflows:
             return False
-        known, until = self._known
+        known, until = self._core.known_triggers
         if self._core.clock.monotonic() < until and (
             not known or (topics is not None and known.isdisjoint(topics))
         ):
@@ -82,7 +78,7 @@ class TriggerFirer:
 
     def forget(self) -> None:
         """Look up the triggers at the next round: one was stored or resumed."""
-        self._known = (frozenset(), -math.inf)
+        self._core.known_triggers = NO_TRIGGERS_KNOWN
 
     def _entries(self, workflows: Collection[str]) -> list[TriggerEntry]:
         """Read the triggers of workflows, and remember their topics."""
@@ -94,7 +90,7 @@ class TriggerFirer:
             found += (one for one in page if one.row.workflow in workflows)
             after = page[-1].row.name if len(page) == _PAGE else None
         topics = frozenset(one.row.topic for one in found)
-        self._known = (topics, self._core.clock.monotonic() + KNOWN_FOR)
+        self._core.known_triggers = (topics, self._core.clock.monotonic() + KNOWN_FOR)
         return found
 
     def _fire(self, entry: TriggerEntry) -> bool:
@@ -205,14 +201,6 @@ class TriggerFirer:
         name = f"{row.name}/{row.topic}/{message.id}"
         run = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
         return payloads.put(text, BlobOwner(namespace=row.namespace, run=run, stage="input", epoch=0))
-
-
-_FIRERS: Final[WeakKeyDictionary[Core, TriggerFirer]] = WeakKeyDictionary()
-
-
-def trigger_firer(core: Core) -> TriggerFirer:
-    """Return what fires the triggers of an engine: its clients and hosts share what it knows."""
-    return _FIRERS.setdefault(core, TriggerFirer(core))
 
 
 def _selects(row: TriggerRow, message: TopicMessageRow) -> bool:

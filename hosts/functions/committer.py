@@ -1,7 +1,7 @@
 """Group commit of the rows of many durable functions: rows that arrive meanwhile go into the next transaction."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import attrs
@@ -29,6 +29,7 @@ class Record:
     command: JobRecord
     drive: FunctionReplay
     now: Callable[[], Micros]
+    fire_triggers: Callable[[Collection[str]], object] = lambda _: None
     answer: JobRecorded | None = None
 
     @property
@@ -54,9 +55,16 @@ class Recorder:
         self._gathering = CallBatcher(store_records)
 
     async def record(
-        self, kernel: Kernel, drive: FunctionReplay, command: JobRecord, now: Callable[[], Micros]
+        self,
+        kernel: Kernel,
+        drive: FunctionReplay,
+        command: JobRecord,
+        now: Callable[[], Micros],
+        fire_triggers: Callable[[Collection[str]], object] = lambda _: None,
     ) -> JobRecorded:
         """Store the rows of a command and feed the answer to its function. `now` may read the time from the store.
+
+        `fire_triggers` is called with the topics to which it has published, once the messages are delivered.
 
         Raises the errors of either; WorkflowStalledError if the function does not stop to wait. Once it is sent it is
         awaited even if the caller is cancelled: until then, the function must not be touched.
@@ -73,6 +81,7 @@ class Recorder:
         command: JobRecord,
         now: Callable[[], Micros],
         wake: Callable[[], None],
+        fire_triggers: Callable[[Collection[str]], object] = lambda _: None,
     ) -> "BatchedCall[Record]":
         """Start what `record` does, and return the call.
 
@@ -130,6 +139,7 @@ def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
         kernel.admit(namespace, follow_up)
         if follow_up.topics:
             try_to_deliver_topics(kernel, namespace, follow_up.topics)
+            first.fire_triggers(follow_up.topics)
     except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         if isinstance(error, ConflictError) and len(batch) > 1:
             # The damaged rows of one run must not block the functions whose records share its transaction.

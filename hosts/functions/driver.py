@@ -461,7 +461,8 @@ class _Driver:
         assert drive is not None
         rows, self._done = self._done, []
         command, now = self._command(rows, drive.seen, drive.received(), stores=True), self._parts.trusted_now
-        self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent)
+        fire = self._parts.fire_triggers
+        self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent, fire)
 
     def _on_sent(self) -> None:
         """Continue with the next steps after a record was answered, or wake the driver."""
@@ -640,7 +641,8 @@ class _Driver:
                     answer = await self._recorder.sent(before)
                 else:
                     now = self._parts.trusted_now
-                    answer = await self._recorder.record(self._parts.kernel, drive, command, now)
+                    kernel, fire = self._parts.kernel, self._parts.fire_triggers
+                    answer = await self._recorder.record(kernel, drive, command, now, fire)
             except WorkflowStalledError as error:
                 drive.give_up(error)
                 return

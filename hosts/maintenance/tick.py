@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.trigger_firing import trigger_firer
+from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.hosts.maintenance.retention import Retention
 from holdfast.hosts.maintenance.schedules import ScheduleFirer
@@ -144,7 +144,7 @@ class Maintenance:
         is_leader, (_, wakes_at, more) = self._is_leader(session)
         if not is_leader:
             # One process leads for all, and may lack the code of a trigger.
-            trigger_firer(self._core).try_to_fire()
+            TriggerFirer(self._core).try_to_fire()
             # One process leads for all namespaces, but runs expire by the setting of a process of their namespace.
             return self._expire() or more, wakes_at
         tick = self.tick()
@@ -223,7 +223,7 @@ class Maintenance:
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
         followed = self._dispatcher.follow_up(*fired, published, woken, expired, runs, repaired)
         messages, more_messages = self._topics.go_on(published)
-        more_starts = trigger_firer(self._core).try_to_fire()
+        more_starts = TriggerFirer(self._core).try_to_fire()
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if reaped.sessions:

@@ -5,6 +5,7 @@
 child and closed with the engine.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -64,6 +65,10 @@ class Closable(Protocol):
         ...
 
 
+NO_TRIGGERS_KNOWN: Final[tuple[frozenset[str], float]] = (frozenset(), -math.inf)
+"""Which topics have triggers is to be looked up."""
+
+
 class Core:
     """The stores, the kernel and the code of one engine. Synchronous. Connects at the first use."""
 
@@ -104,6 +109,8 @@ class Core:
         self._on_connect: list[Callable[[], object]] = []
         self.topic_deliveries = DELIVER_LIMIT
         """Most deliveries of messages of topics in one transaction."""
+        self.known_triggers = NO_TRIGGERS_KNOWN
+        """The topics with triggers of this engine's workflows, and until when that is assumed, by its clock."""
         self._listener = listener
         self._ready = False
         self.lifecycle = Lifecycle(reopen=self._reopen, close=self._close)

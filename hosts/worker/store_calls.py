@@ -15,7 +15,7 @@ from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.trigger_firing import trigger_firer
+from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
@@ -338,7 +338,7 @@ class StoreCalls:
             assert isinstance(reply, JobsWoken)
             _, wakes_at, more = schedules.note(fired)
             followed = self._dispatcher.follow_up(reply, *begun, *fired)
-            trigger_firer(self._core).try_to_fire()
+            TriggerFirer(self._core).try_to_fire()
             next_at = (at for one in begun if isinstance(one, RunsAdmitted) for at in one.wakes_at)
             return p.WokeDue(
                 more or reply.woken >= _WAKE_LIMIT,

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.trigger_firing import TriggerFirer, trigger_firer
+from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.concurrency import Concurrency
 from holdfast.kernel.authoring.decorators import stage
@@ -147,8 +147,7 @@ async def test_functions_start_runs_by_their_messages_and_a_chain_ends(open_engi
         await engine.triggers.put(Trigger("ship", orders.where(country="fr"), ship))
         await published(engine, "a")
         await engine.handle(resell, "resell/orders/1").result(timeout=SOON)
-        while await ids(engine) != ["resell/orders/1", "ship/orders/2"]:
-            trigger_firer(engine.core).fire()
+        await started(engine, "ship/orders/2")
         assert await engine.handle(ship, "ship/orders/2").result(timeout=SOON) == "a-again with none"
 
 
@@ -208,7 +207,7 @@ async def test_a_quota_holds_the_trigger_up_until_there_is_room(open_engine: Ope
         assert (info.state, info.next_number, info.behind) == ("held", 2, 1)
         assert "may be active" in (info.problem or "")
         await engine.handle(ship, "ship/orders/1").terminate()
-        trigger_firer(engine.core).fire()
+        TriggerFirer(engine.core).fire()
         info = await engine.triggers.get("ship")
         assert (info.state, info.next_number, info.started) == ("active", 3, 2)
 
