@@ -69,7 +69,7 @@ class Recorder:
         Raises the errors of either; WorkflowStalledError if the function does not stop to wait. Once it is sent it is
         awaited even if the caller is cancelled: until then, the function must not be touched.
         """
-        record = Record(kernel, command, drive, now)
+        record = Record(kernel, command, drive, now, fire_triggers)
         await self._gathering.made(BatchedCall(record, record.apply, record.turn))
         assert record.answer is not None
         return record.answer
@@ -88,7 +88,7 @@ class Recorder:
         `wake` is called in the loop when the call is over or its batch must be watched. The caller must then wait
         until it is over, also when it is cancelled.
         """
-        record = Record(kernel, command, drive, now)
+        record = Record(kernel, command, drive, now, fire_triggers)
         call = BatchedCall(record, record.apply, record.turn)
         self._gathering.send(call, wake)
         return call

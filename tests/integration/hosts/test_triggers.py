@@ -1,11 +1,13 @@
 """Triggers, as users meet them: on every kind of store, with workers."""
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import anyio
 import attrs
 import pytest
+from typing_extensions import override
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.trigger_firing import TriggerFirer
@@ -81,6 +83,14 @@ async def ids(engine: Engine) -> list[str]:
     return [run.id async for run in engine.runs(oldest_first=True)]
 
 
+class IdleFirer(TriggerFirer):
+    """Fires nothing."""
+
+    @override
+    def try_to_fire(self, topics: Collection[str] | None = None) -> bool:
+        return False
+
+
 async def started(engine: Engine, run_id: str) -> None:
     """Wait until maintenance has started a run."""
     with anyio.fail_after(SOON):
@@ -139,8 +149,12 @@ async def test_messages_before_the_trigger_start_runs_only_since_an_instant(open
     ]
 
 
-async def test_functions_start_runs_by_their_messages_and_a_chain_ends(open_engine: OpenEngine) -> None:
-    """The messages of a run that a trigger has started may start other runs."""
+async def test_functions_start_runs_by_their_messages_at_once(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without maintenance. The messages of a run that a trigger has started may start other runs."""
+    for module in ("maintenance.tick", "worker.store_calls"):
+        monkeypatch.setattr(f"holdfast.hosts.{module}.TriggerFirer", IdleFirer)
     engine = open_engine(ship, resell)
     async with engine, Worker(engine):
         await engine.triggers.put(Trigger("resell", orders.where(country="nz"), resell))
