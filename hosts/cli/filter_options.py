@@ -22,6 +22,10 @@ FILTERS: Final = (
         "ended_before",
         "ids",
         "id_prefix",
+        "queue",
+        "children_of",
+        "error_code",
+        "error_type",
         "waiting",
     ),
 )
@@ -106,6 +110,10 @@ def filters_given(given: Mapping[str, object], now: datetime, *, utc: bool) -> F
         "ended_before": instant_of(moments["ended_before"], now, utc=utc),
         "ids": texts["ids"] or None,
         "id_prefix": cast("str | None", given["id_prefix"]),
+        "queue": cast("str | None", given["queue"]),
+        "children_of": cast("str | None", given["children_of"]),
+        "error_code": cast("str | None", given["error_code"]),
+        "error_type": cast("str | None", given["error_type"]),
         "waiting": cast("bool", given["waiting"]),
     }
 
@@ -131,6 +139,14 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 help="Only the run with this ID. May be repeated.",
             ),
             click.option("--id-prefix", metavar="TEXT", help="Only runs whose ID begins with this text."),
+            click.option("--queue", metavar="NAME", help="Only runs of this queue."),
+            click.option("--children-of", metavar="ID", help="Only child runs of this run."),
+            click.option(
+                "--error-code", metavar="CODE", help="Only runs that ended with an error of this code."
+            ),
+            click.option(
+                "--error-type", metavar="CLASS", help="Only runs that ended with an error of this class."
+            ),
             click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
             click.option(
                 "--attribute",

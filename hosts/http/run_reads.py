@@ -64,6 +64,14 @@ class RunConditions:
     """The run id is one of these, 1 to 100. May be repeated."""
     id_prefix: str | None = None
     """How the run id begins, in 1 to 256 characters; case counts."""
+    queue: str | None = None
+    """The queue of the run."""
+    children_of: str | None = None
+    """The id of the parent run."""
+    error_code: str | None = None
+    """The code of the error with which the run has ended."""
+    error_type: str | None = None
+    """The class of that error."""
     waiting: bool = False
     """Whether only runs count that wait: they are `running`, and none of their jobs is queued or runs."""
 
@@ -80,6 +88,10 @@ class RunConditions:
             ended_before=self.ended_before,
             ids=self.ids,
             id_prefix=self.id_prefix,
+            queue=self.queue,
+            children_of=self.children_of,
+            error_code=self.error_code,
+            error_type=self.error_type,
             waiting=self.waiting,
         )
 

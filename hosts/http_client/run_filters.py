@@ -18,7 +18,18 @@ Options = TypeVar("Options", FilterOptions, CountOptions, ListOptions)
 
 _TEXTS = ("attributes", "annotations")
 _SEVERAL = ("status", "ids")
-_SAME = ("since", "until", "ended_before", "id_prefix", "waiting", "all_generations")
+_SAME = (
+    "since",
+    "until",
+    "ended_before",
+    "id_prefix",
+    "queue",
+    "children_of",
+    "error_code",
+    "error_type",
+    "waiting",
+    "all_generations",
+)
 
 
 def filtered_list(namespace: str, options: ListOptions) -> tuple[RunsQuery, int | None]:

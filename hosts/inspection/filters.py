@@ -8,6 +8,7 @@ import attrs
 
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import check_options
+from holdfast.kernel.commands.names import NAME_MAX
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
@@ -20,6 +21,10 @@ IDS_MAX: Final = 100
 """The maximum number of ids in a filter."""
 ATTRIBUTES_MAX: Final = 10
 """The maximum number of attributes, and of annotations, in a filter: each one joins another table."""
+
+
+_CLASS_MAX: Final = 1_000
+"""The maximum length of the name of a class in a filter."""
 
 
 class FilterOptions(TypedDict, total=False):
@@ -35,6 +40,10 @@ class FilterOptions(TypedDict, total=False):
         ended_before: Ended before this instant. Aware.
         ids: The run id is one of these, 1 to 100.
         id_prefix: How the run id begins, in 1 to 256 characters; case counts.
+        queue: The queue of the run, which its jobs are in unless a stage or step names another.
+        children_of: The id of a run: the runs that any generation of it has started as child runs.
+        error_code: The code of the error with which the run has ended, such as `body_error` or `deadline_exceeded`.
+        error_type: The class of that error, as `RunError.type` names it: `ValueError`, `shop.errors.Declined`.
         waiting: Whether only runs count that wait: they are `running`, and none of their jobs is queued or runs.
             They wait for a time, a message, a child run, external work, a retry or a limit.
     """
@@ -48,6 +57,10 @@ class FilterOptions(TypedDict, total=False):
     ended_before: datetime | None
     ids: Iterable[str] | None
     id_prefix: str | None
+    queue: str | None
+    children_of: str | None
+    error_code: str | None
+    error_type: str | None
     waiting: bool
 
 
@@ -120,6 +133,10 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
         workflow=_workflow(given.get("workflow")),
         ids=_ids(given.get("ids")),
         id_prefix=_id_prefix(given.get("id_prefix")),
+        queue=_short_text(given, "queue", NAME_MAX),
+        children_of=_short_text(given, "children_of", ID_MAX),
+        error_code=_short_text(given, "error_code", NAME_MAX),
+        error_type=_short_text(given, "error_type", _CLASS_MAX),
         statuses=frozenset({RunStatus.RUNNING}) if waiting else statuses,
         waiting=waiting,
         created_from=since,
@@ -179,6 +196,16 @@ def _id_prefix(value: object) -> str | None:
     problem = f"has {len(value):,} characters" if isinstance(value, str) else f"is {value!r}"
     raise InvalidFilterError(
         "id_prefix", f"{problem}; give the first 1 to {ID_MAX} characters of the ids, or omit it for all ids"
+    )
+
+
+def _short_text(given: Mapping[str, object], option: str, most: int) -> str | None:
+    value = given.get(option)
+    if value is None or (isinstance(value, str) and 1 <= len(value) <= most):
+        return value
+    problem = f"has {len(value):,} characters" if isinstance(value, str) else f"is {value!r:.80}"
+    raise InvalidFilterError(
+        option, f"{problem}; it must be a string of 1 to {most} characters; omit it for all runs"
     )
 
 

@@ -2,6 +2,7 @@
 
 import attrs
 
+from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
 from holdfast.ports.records.job import Job, JobKey
@@ -47,6 +48,14 @@ class RunFilter:
     """The ids that match; empty for all."""
     id_prefix: str | None = None
     """How the ids begin that match, compared character by character. Not empty."""
+    queue: str | None = None
+    """The queue of the run's jobs, unless a stage names another."""
+    children_of: str | None = None
+    """The id of the parent run."""
+    error_code: str | None = None
+    """The code of the error with which a run has ended, or is ending."""
+    error_type: str | None = None
+    """The class of that error, as `Raised.type` names it."""
     waiting: bool = False
     """Whether only running runs without a queued or leased job match.
 
@@ -54,6 +63,16 @@ class RunFilter:
     """
     newest: bool = False
     """Whether only the newest generation of each run matches."""
+
+    @property
+    def error_marks(self) -> tuple[str, ...]:
+        """Texts that are all in `Run.error` if, and only if, the error matches.
+
+        It is canonical JSON without inner objects, in whose texts a quote is never bare. So it need not be parsed, and
+        a damaged one does not fail the statement.
+        """
+        wanted = {"code": self.error_code, "type": self.error_type}
+        return tuple(f'"{name}":{canonical(text)}' for name, text in wanted.items() if text is not None)
 
 
 @frozen

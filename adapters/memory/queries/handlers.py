@@ -254,6 +254,9 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
             and (not annotations or annotations <= annotation_texts(annotated.get(run.key, ())))
+            and (which.queue is None or run.queue == which.queue)
+            and (which.children_of is None or run.parent_run == which.children_of)
+            and all(mark in (run.error or "") for mark in which.error_marks)
             and (not which.waiting or _waits(tables, run))
             and (not which.newest or tables.newest[run.name] == run.key)
         ):

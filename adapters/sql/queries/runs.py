@@ -14,6 +14,9 @@ so, reads the list in its order and checks each id.
 
 A page ends at a position in that order, and the next one starts there. Both ends of a span of time are positions too,
 so each side has a single bound, to which an index can seek.
+
+Child runs of a run are found first, by an index of their parents, and then read: whatever else is asked, no database
+then reads a longer list in its order.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -129,7 +132,7 @@ def runs_counted(query: CountRuns, dialect: Dialect) -> SqlQuery | None:
     source = _source(which, low, high, dialect)
     conditions = [*source.conditions, *_of_statuses(which.statuses)]
     is_bounded = query.at_most is not None
-    reads_runs = bool(which.attributes or which.annotations or which.ids)
+    reads_runs = bool(which.attributes or which.annotations or which.ids or which.children_of)
     if which.newest and (reads_runs or is_bounded):
         conditions.append(_IS_NEWEST)
     where = " AND ".join(conditions)
@@ -179,10 +182,17 @@ def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None, dia
         conditions.append("r.ended_at < :ended_before")
     if which.waiting:
         conditions.append(_WAITS)
+    if which.queue is not None:
+        conditions.append("r.queue = :queue")
+    conditions += [dialect.contains("r.error", name) for name in _marks(which)]
     if not which.attributes and not which.annotations:
+        if which.children_of is not None and not which.ids:
+            return _children(conditions, low, high)
+        conditions += _of_parent("r", which)
         conditions += _between("r.created_at", "r.key", low, high)
         place = ("r.created_at", "r.key")
         return _Source(tables="holdfast_runs AS r", conditions=tuple(conditions), place=place)
+    conditions += _of_parent("r", which)
     names = list(_pairs(which))
     for name in names:
         conditions.append(f"{name}.pair = :{name}")
@@ -198,6 +208,25 @@ def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None, dia
         conditions=tuple(conditions),
         place=(f"{first}.created_at", f"{first}.run"),
     )
+
+
+def _children(conditions: list[str], low: ListPlace | None, high: ListPlace | None) -> _Source:
+    """Return the source that starts with the child runs. CROSS JOIN, because SQLite keeps its order."""
+    found = (
+        "namespace = :namespace",
+        "parent_run = :children_of",
+        *_between("created_at", "key", low, high),
+    )
+    children = f"SELECT created_at, key FROM holdfast_runs WHERE {' AND '.join(found)}"
+    return _Source(
+        tables=f"({children}) AS child CROSS JOIN holdfast_runs AS r",
+        conditions=("r.key = child.key", *conditions),
+        place=("child.created_at", "child.key"),
+    )
+
+
+def _of_parent(table: str, which: RunFilter) -> tuple[str, ...]:
+    return () if which.children_of is None else (f"{table}.parent_run = :children_of",)
 
 
 def _between(created_at: str, key: str, low: ListPlace | None, high: ListPlace | None) -> Iterator[str]:
@@ -235,7 +264,8 @@ def text_after(prefix: str) -> str | None:
 
 def _by_status(which: RunFilter) -> list[tuple[str, ...]]:
     """Return the status condition of each branch of the statement."""
-    if which.attributes or which.annotations or (which.workflow is None and not which.statuses):
+    reads_list = not (which.attributes or which.annotations or which.children_of)
+    if not reads_list or (which.workflow is None and not which.statuses):
         return [_of_statuses(which.statuses)]
     return [_of_statuses({status}) for status in sorted(which.statuses or RunStatus)]
 
@@ -248,9 +278,9 @@ def _of_statuses(statuses: Collection[RunStatus]) -> tuple[str, ...]:
 def _parameters(
     which: RunFilter, low: ListPlace | None, high: ListPlace | None, dialect: Dialect
 ) -> dict[str, object]:
-    parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which)}
-    if which.workflow is not None:
-        parameters["workflow"] = which.workflow
+    parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which), **_marks(which)}
+    texts = {"workflow": which.workflow, "queue": which.queue, "children_of": which.children_of}
+    parameters |= {name: text for name, text in texts.items() if text is not None}
     if which.ids:
         parameters["ids"] = dialect.texts(askable(which.ids))
     if which.id_prefix is not None:
@@ -273,7 +303,12 @@ def _pairs(which: RunFilter) -> dict[str, str]:
     return {f"pair_{'i' * number}": value for number, value in enumerate(found, 1)}
 
 
+def _marks(which: RunFilter) -> dict[str, str]:
+    """Return what the text of an error must contain, by a parameter name."""
+    return {f"error_{'i' * number}": mark for number, mark in enumerate(which.error_marks, 1)}
+
+
 def _is_askable(which: RunFilter) -> bool:
-    texts = (which.namespace, which.workflow, which.id_prefix)
+    texts = (which.namespace, which.workflow, which.id_prefix, which.queue, which.children_of)
     are_ids_askable = not which.ids or any(map(is_askable, which.ids))
     return are_ids_askable and all(text is None or is_askable(text) for text in texts)

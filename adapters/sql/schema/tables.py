@@ -126,6 +126,15 @@ _index(
     runs.c.parent,
     where=f"parent IS NOT NULL AND status NOT IN {ENDED}",
 )
+# Only child runs, in the order of lists.
+_index(
+    "holdfast_runs_of_parent",
+    runs.c.namespace,
+    runs.c.parent_run,
+    runs.c.created_at,
+    runs.c.key,
+    where="parent_run IS NOT NULL",
+)
 
 _index(
     "holdfast_runs_start",

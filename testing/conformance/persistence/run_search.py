@@ -76,6 +76,49 @@ class RunSearch(PersistenceCase):
         assert listed("users", RunStatus.PAUSED) == []
         assert listed("Users") == []
 
+    def test_runs_are_found_by_queue_parent_and_error(self, store: Persistence) -> None:
+        """Alone, together, with other filters and in counts."""
+        declined = canonical({"code": "body_error", "message": 'was "code":"late"', "type": "shop.Declined"})
+        late = canonical({"code": "late", "message": "", "type": None})
+        put(store, Insert(a_run(1, queue="slow")), Insert(a_run(2, parent="x.1", parent_run="p")))
+        put(store, Insert(a_run(3, parent="x.1", parent_run="p", queue="slow", status=RunStatus.FAILED)))
+        put(store, Insert(a_run(4, error=declined, status=RunStatus.FAILED)))
+        put(store, Insert(a_run(5, error=late, parent="x.2", parent_run="p", status=RunStatus.CANCELLED)))
+        put(store, Insert(a_run(6, parent="y.1", parent_run="P", error="damaged", status=RunStatus.FAILED)))
+        put(store, Insert(a_run(7, namespace="tenant-2", parent="z.1", parent_run="p", queue="slow")))
+        put(store, Insert(a_run(8, id=a_run(5).id, generation=2, parent="x.2", parent_run="p")))
+
+        for which, numbers in (
+            (attrs.evolve(EVERYTHING, queue="slow"), [1, 3]),
+            (attrs.evolve(EVERYTHING, queue="Slow"), []),
+            (attrs.evolve(EVERYTHING, queue="nul \0"), []),
+            (attrs.evolve(EVERYTHING, children_of="p"), [2, 3, 5, 8]),
+            (attrs.evolve(EVERYTHING, children_of="p", newest=True), [2, 3, 8]),
+            (attrs.evolve(EVERYTHING, children_of="p", created_before=NOW + 5), [2, 3]),
+            (attrs.evolve(EVERYTHING, children_of="p", queue="slow"), [3]),
+            (attrs.evolve(EVERYTHING, children_of="p", statuses=frozenset({RunStatus.FAILED})), [3]),
+            (attrs.evolve(EVERYTHING, children_of="p", workflow=a_run(2).workflow), [2, 3, 5, 8]),
+            (attrs.evolve(EVERYTHING, children_of="p", ids=frozenset({a_run(2).id, a_run(1).id})), [2]),
+            (attrs.evolve(EVERYTHING, children_of="half \ud800"), []),
+            (attrs.evolve(EVERYTHING, error_code="late"), [5]),
+            (attrs.evolve(EVERYTHING, error_code="late", newest=True), []),
+            (attrs.evolve(EVERYTHING, error_code="late", children_of="p"), [5]),
+            (attrs.evolve(EVERYTHING, error_code="body_error"), [4]),
+            (attrs.evolve(EVERYTHING, error_type="shop.Declined"), [4]),
+            (attrs.evolve(EVERYTHING, error_type="shop.declined"), []),
+            (attrs.evolve(EVERYTHING, error_type="shop.%"), []),
+            (attrs.evolve(EVERYTHING, error_type="shop.Declined", error_code="late"), []),
+        ):
+            expected = [a_key(number) for number in numbers]
+            assert expected == keys(store, ListRuns(which, oldest_first=True)), which
+            assert expected[::-1] == keys(store, ListRuns(which)), which
+            assert expected[:1] == keys(store, ListRuns(which, oldest_first=True, limit=1)), which
+            for at_most in (None, 50):
+                assert sum(store.read(CountRuns(which, at_most)).values()) == len(numbers), which
+            place = ListPlace(NOW + 3, a_key(3))
+            following = [key for key in expected if key > a_key(3)]
+            assert following == keys(store, ListRuns(which, after=place, oldest_first=True)), which
+
     def test_runs_are_found_by_how_their_ids_begin(self, store: Persistence) -> None:
         """Compared character by character: nothing in it is a pattern, and case counts."""
         ids = (

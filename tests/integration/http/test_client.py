@@ -171,6 +171,11 @@ def test_a_list_is_read_page_by_page(client: SyncClient, monkeypatch: pytest.Mon
     assert list(client.runs(status=iter(["failed"]))) == []
     assert client.preview_all("cancel", ids=iter("14")).total == 2
     assert client.count(id_prefix="3")[RunStatus.RUNNING] == 1
+    assert [run.id for run in client.runs(queue="default", limit=1)] == ["4"]
+    assert list(client.runs(queue="slow")) == []
+    assert list(client.runs(children_of="3")) == []
+    assert client.count(error_code="late", error_type="ValueError")[RunStatus.FAILED] == 0
+    assert client.preview_all("cancel", queue="default").total == 5
     with pytest.raises(InvalidFilterError, match="id_prefix"):
         client.runs(id_prefix="")
     assert client.count(status=["running", "failed"]) == {"running": 5, "failed": 0}
