@@ -8,6 +8,7 @@ from holdfast.ports.persistence import Query
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
+from holdfast.ports.search_values import ValueMatch, ValueSource, code_of
 from holdfast.ports.structs import frozen
 
 
@@ -44,6 +45,8 @@ class RunFilter:
     """(name, text) pairs, all of which a run must have."""
     annotations: tuple[tuple[str, str], ...] = ()
     """(name, text) pairs, each of which must have been annotated at some time."""
+    values: tuple[ValueMatch, ...] = ()
+    """Conditions on further values of a run."""
     ids: frozenset[str] = frozenset()
     """The ids that match; empty for all."""
     id_prefix: str | None = None
@@ -63,6 +66,18 @@ class RunFilter:
     """
     newest: bool = False
     """Whether only the newest generation of each run matches."""
+
+    @property
+    def value_matches(self) -> tuple[ValueMatch, ...]:
+        """The conditions on attributes, annotations and further values, each once."""
+        pairs = (
+            *((ValueSource.ATTRIBUTE, name, text) for name, text in sorted(set(self.attributes))),
+            *((ValueSource.ANNOTATION, name, text) for name, text in sorted(set(self.annotations))),
+        )
+        equal = (
+            ValueMatch(source=source, name=name, codes=(code_of(text) or "",)) for source, name, text in pairs
+        )
+        return tuple(dict.fromkeys((*equal, *self.values)))
 
     @property
     def error_marks(self) -> tuple[str, ...]:

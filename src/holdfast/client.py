@@ -29,6 +29,7 @@ from holdfast.hosts.inspection.schedules import NominalTime, ScheduleChanged, Sc
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.topics import TopicInfo
+from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.inspection.why import WaitReason
 from holdfast.hosts.inspection.workers import HeldWork, QueuedCode, QueueInfo, WorkerInfo
@@ -67,12 +68,15 @@ __all__ = [
     "Namespaces",
     "NewKey",
     "NominalTime",
+    "OneOf",
     "ParentRun",
     "PendingCall",
+    "Prefix",
     "ProgressInfo",
     "PublishedValue",
     "QueueInfo",
     "QueuedCode",
+    "Range",
     "ReplayResult",
     "RerunPreview",
     "RunDetails",
