@@ -54,8 +54,8 @@ class FilterOptions(TypedDict, total=False):
 
     workflow: WorkflowDefinition[Any] | str | None
     status: RunStatus | str | Iterable[RunStatus | str] | None
-    attributes: Mapping[str, str] | Mapping[str, ValueFilter] | None
-    annotations: Mapping[str, str] | Mapping[str, ValueFilter] | None
+    attributes: Mapping[str, ValueFilter] | None
+    annotations: Mapping[str, ValueFilter] | None
     since: datetime | None
     until: datetime | None
     ended_before: datetime | None

@@ -29,7 +29,7 @@ from holdfast.hosts.inspection.schedules import NominalTime, ScheduleChanged, Sc
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.topics import TopicInfo
-from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range
+from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range, ValueFilter
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.inspection.why import WaitReason
 from holdfast.hosts.inspection.workers import HeldWork, QueuedCode, QueueInfo, WorkerInfo
@@ -101,6 +101,7 @@ __all__ = [
     "TopicInfo",
     "UpgradeCheck",
     "UpgradeVerdict",
+    "ValueFilter",
     "ValuePreview",
     "WaitReason",
     "WorkerInfo",

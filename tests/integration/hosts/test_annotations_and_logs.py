@@ -15,7 +15,7 @@ from typing_extensions import override
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
 from holdfast.hosts.inspection.logs import LogLine
-from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range
+from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range, ValueFilter
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.decorators import stage
@@ -128,7 +128,7 @@ def test_runs_are_found_by_values_of_each_kind(open_engine: OpenEngine) -> None:
     run.annotate({"cents": 25, "open": True})
 
     assert {one.name: one.value for one in run.annotations()}["due"] == "2026-12-06T06:00:00.000000Z"
-    for found, annotations in (
+    cases: list[tuple[list[str], dict[str, ValueFilter]]] = [
         (["15"], {"cents": Range(at_least=10, below=20)}),
         (["15", "5"], {"cents": Range(at_least=10)}),
         (["5"], {"cents": 5, "open": True, "weight": 0.5}),
@@ -136,7 +136,8 @@ def test_runs_are_found_by_values_of_each_kind(open_engine: OpenEngine) -> None:
         (["15", "5"], {"packed": when, "sent": when.astimezone(UTC), "tags": "new"}),
         (["15"], {"tags": OneOf("of 15", "of 16")}),
         ([], {"tags": Prefix("of 2")}),
-    ):
+    ]
+    for found, annotations in cases:
         assert [info.id for info in engine.runs(annotations=annotations)] == found, annotations
         assert sum(engine.count(annotations=annotations).values()) == len(found)
     with pytest.raises(UnstorableValueError, match="has no time zone"):

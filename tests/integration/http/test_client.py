@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from holdfast import Concurrency, Engine
-from holdfast.client import OneOf, Prefix, Range, RunEvent
+from holdfast.client import OneOf, Prefix, Range, RunEvent, ValueFilter
 from holdfast.errors import (
     AccessDeniedError,
     CommandError,
@@ -185,7 +185,7 @@ def test_a_list_is_read_page_by_page(client: SyncClient, monkeypatch: pytest.Mon
         {"cents": 7, "word": "before", "due": WHEN, "tags": ["a", "b"], "ok": True}
     )
     client.handle(report, "4").annotate({"cents": 7.5, "word": "after"})
-    for found, annotations in (
+    cases: list[tuple[list[str], dict[str, ValueFilter]]] = [
         (["4", "3"], {"cents": Range(at_least=7, below=8)}),
         (["3"], {"cents": 7}),
         (["3"], {"cents": Range(at_least=0), "word": "before", "ok": True}),
@@ -194,7 +194,8 @@ def test_a_list_is_read_page_by_page(client: SyncClient, monkeypatch: pytest.Mon
         (["3"], {"due": WHEN}),
         (["3"], {"due": Range(at_least=WHEN, below=WHEN + timedelta(seconds=1))}),
         ([], {"due": Range(below=WHEN)}),
-    ):
+    ]
+    for found, annotations in cases:
         assert [run.id for run in client.runs(annotations=annotations)] == found, annotations
         assert client.count(annotations=annotations)[RunStatus.RUNNING] == len(found)
         assert client.preview_all("cancel", annotations=annotations).total == len(found)
