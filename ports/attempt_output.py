@@ -13,6 +13,7 @@ import attrs
 from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.records.values import Micros, Payload
+from holdfast.ports.search_values import codes_of
 
 COST_DIGITS: Final = 12
 """Costs are stored as integers with this many decimal places."""
@@ -163,15 +164,11 @@ def is_of_topic(topic: str, wanted: str | None) -> bool:
     return wanted is None or topic == wanted or topic.startswith(f"{wanted}.")
 
 
-def annotation_text(annotation: Annotation) -> str | None:
-    """Return the value of an annotation if it is a text, else None. Runs are found by texts only."""
-    if not annotation.value.startswith('"'):
-        return None
-    value: object = parse(annotation.value)
-    return value if isinstance(value, str) else None
-
-
-def annotation_texts(annotations: Iterable[Annotation]) -> set[tuple[str, str]]:
-    """Return the (name, text) pairs by which a run with these annotations is found."""
-    found = ((annotation.name, annotation_text(annotation)) for annotation in annotations)
-    return {(name, text) for name, text in found if text is not None}
+def annotation_codes(annotations: Iterable[Annotation]) -> set[tuple[str, str]]:
+    """Return the names and codes by which a run with these annotations is found."""
+    return {
+        (annotation.name, code)
+        for annotation in annotations
+        if not annotation.value.startswith("{")
+        for code in codes_of(parse(annotation.value))
+    }

@@ -120,6 +120,10 @@ class Dialect(Protocol):
         """Return the condition that a column is one of the texts that a query finds. The query is made once, first."""
         ...
 
+    def contains(self, column: str, parameter: str) -> str:
+        """Return the condition that the text in a column contains that of a parameter. Case counts."""
+        ...
+
     def texts(self, values: Sequence[str]) -> object:
         """Return texts as one parameter."""
         ...

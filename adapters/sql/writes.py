@@ -5,10 +5,9 @@ from typing import Any, TypeAlias
 
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.narrow_updates import LockedRows
-from holdfast.adapters.sql.queries.runs import annotation_pair, annotation_text_rows, attribute_rows
+from holdfast.adapters.sql.queries.runs import annotation_rows, attribute_rows, pairs_of_annotation
 from holdfast.adapters.sql.rows import Row, stream_head_values
 from holdfast.adapters.sql.statements import ColumnUpdate, Writes
-from holdfast.ports.attempt_output import annotation_text
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.tables import ANNOTATIONS, JOBS, RUNS, STREAMS
 
@@ -100,11 +99,11 @@ def _attributes(net: NetChanges) -> Sequence[Row]:
     found = {row for run in new_runs.values() for row in attribute_rows(run)}
     for annotation in net.inserted.get(ANNOTATIONS, {}).values():
         run = new_runs.get(annotation.run)
-        if run is not None and (text := annotation_text(annotation)) is not None:
-            found.add((annotation_pair(run.namespace, annotation.name, text), run.created_at, run.key))
+        if run is not None:
+            found |= {(pair, run.created_at, run.key) for pair in pairs_of_annotation(annotation)}
     return sorted(found)
 
 
 def _annotation_texts(net: NetChanges) -> Sequence[Row]:
     annotations = net.inserted.get(ANNOTATIONS, {}).values()
-    return sorted({row for annotation in annotations for row in annotation_text_rows(annotation, net)})
+    return sorted({row for annotation in annotations for row in annotation_rows(annotation, net)})

@@ -8,6 +8,7 @@ from typing import Final, cast
 import click
 
 from holdfast.hosts.inspection.filters import FilterOptions
+from holdfast.hosts.inspection.value_filters import ValueFilter, value_from_wire
 from holdfast.ports.records.run import RunStatus
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
@@ -17,11 +18,17 @@ FILTERS: Final = (
         "workflow",
         "attributes",
         "annotations",
+        "attributes_where",
+        "annotations_where",
         "since",
         "until",
         "ended_before",
         "ids",
         "id_prefix",
+        "queue",
+        "children_of",
+        "error_code",
+        "error_type",
         "waiting",
     ),
 )
@@ -29,13 +36,13 @@ FILTERS: Final = (
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def named_texts(given: Iterable[str], option: str = "--attribute") -> dict[str, str]:
-    """Parse the values of a repeated option NAME=TEXT. Raises UsageError."""
+def named_texts(given: Iterable[str], option: str = "--attribute", form: str = "NAME=TEXT") -> dict[str, str]:
+    """Parse the values of a repeated option of this form. Raises UsageError."""
     attributes: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name or name in attributes:
-            why = f"{name!r} is repeated" if name in attributes else "write NAME=TEXT"
+            why = f"{name!r} is repeated" if name in attributes else f"write {form}"
             raise click.UsageError(f"{option} {one}: {why}")
         attributes[name] = value
     return attributes
@@ -99,15 +106,30 @@ def filters_given(given: Mapping[str, object], now: datetime, *, utc: bool) -> F
     return {
         "workflow": cast("str | None", given["workflow"]),
         "status": texts["statuses"] or None,
-        "attributes": named_texts(texts["attributes"]) or None,
-        "annotations": named_texts(texts["annotations"], "--annotation") or None,
+        "attributes": _values("attribute", texts["attributes"], texts["attributes_where"]) or None,
+        "annotations": _values("annotation", texts["annotations"], texts["annotations_where"]) or None,
         "since": instant_of(moments["since"], now, utc=utc),
         "until": instant_of(moments["until"], now, utc=utc),
         "ended_before": instant_of(moments["ended_before"], now, utc=utc),
         "ids": texts["ids"] or None,
         "id_prefix": cast("str | None", given["id_prefix"]),
+        "queue": cast("str | None", given["queue"]),
+        "children_of": cast("str | None", given["children_of"]),
+        "error_code": cast("str | None", given["error_code"]),
+        "error_type": cast("str | None", given["error_type"]),
         "waiting": cast("bool", given["waiting"]),
     }
+
+
+def _values(kind: str, texts: Iterable[str], where: Iterable[str]) -> dict[str, ValueFilter]:
+    """Return the conditions on values from both options for them. Raises UsageError or InvalidFilterError."""
+    option = f"--{kind}-where"
+    found: dict[str, ValueFilter] = {**named_texts(texts, f"--{kind}")}
+    for name, text in named_texts(where, option, "NAME=JSON").items():
+        if name in found:
+            raise click.UsageError(f"{option} {name}: --{kind} has it too; leave one out")
+        found[name] = value_from_wire(f"{kind}s", text)
+    return found
 
 
 def filter_options(body: Callable[..., None]) -> Callable[..., None]:
@@ -131,6 +153,14 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 help="Only the run with this ID. May be repeated.",
             ),
             click.option("--id-prefix", metavar="TEXT", help="Only runs whose ID begins with this text."),
+            click.option("--queue", metavar="NAME", help="Only runs of this queue."),
+            click.option("--children-of", metavar="ID", help="Only child runs of this run."),
+            click.option(
+                "--error-code", metavar="CODE", help="Only runs that ended with an error of this code."
+            ),
+            click.option(
+                "--error-type", metavar="CLASS", help="Only runs that ended with an error of this class."
+            ),
             click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
             click.option(
                 "--attribute",
@@ -145,6 +175,21 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 multiple=True,
                 metavar="NAME=TEXT",
                 help="Only runs with this annotation. May be repeated.",
+            ),
+            click.option(
+                "--attribute-where",
+                "attributes_where",
+                multiple=True,
+                metavar="NAME=JSON",
+                help="Only runs whose attribute is in a range, begins so, or is one of several. May be repeated.",
+            ),
+            click.option(
+                "--annotation-where",
+                "annotations_where",
+                multiple=True,
+                metavar="NAME=JSON",
+                help="Only runs with an annotation that equals a value, is in a range, begins so, or is one of "
+                "several. May be repeated.",
             ),
             click.option(
                 "--since",

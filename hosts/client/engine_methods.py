@@ -233,8 +233,8 @@ class EngineMethods:
 
         Args:
             options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
-                `ids`, `id_prefix`, `waiting` and `all_generations`; the order: `oldest_first`; and `after` and `limit`.
-                See `ListOptions`.
+                `ids`, `id_prefix`, `queue`, `children_of`, `error_code`, `error_type`, `waiting` and `all_generations`;
+                the order: `oldest_first`; and `after` and `limit`. See `ListOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
@@ -246,7 +246,8 @@ class EngineMethods:
 
         Args:
             options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
-                `ids`, `id_prefix`, `waiting` and `all_generations`. See `CountOptions`.
+                `ids`, `id_prefix`, `queue`, `children_of`, `error_code`, `error_type`, `waiting` and `all_generations`.
+                See `CountOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
@@ -270,7 +271,8 @@ class EngineMethods:
             limit: The maximum number of runs; no limit if omitted.
             actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
-                `ids` and `id_prefix`. Without `status`, all active runs. See `FilterOptions`.
+                `ids`, `id_prefix`, `queue`, `children_of`, `error_code` and `error_type`. Without `status`, all active
+                runs. See `FilterOptions`.
 
         Raises:
             InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.

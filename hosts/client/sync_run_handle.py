@@ -324,13 +324,14 @@ class SyncRunHandle(Generic[Out]):
         return read_history(self._core, self._row(generation, "export_history"))
 
     def annotate(self, values: Mapping[str, object], /, **options: Unpack[AnnotateOptions]) -> RunAnnotated:
-        """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
+        """Attach annotations to the run: values by name. They are never changed; annotating again adds new ones.
 
-        Runs are found by annotations that are strings: `engine.runs(annotations={...})`.
+        Runs are found by strings, numbers, booleans, datetimes and lists of strings, also by older ones:
+        `engine.runs(annotations={"cents": Range(at_least=500)})`.
 
         Args:
-            values: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters
-                as JSON.
+            values: 1 to 100 values by name: plain JSON, or aware datetimes, which are stored as texts in UTC. A name
+                has at most 200 characters, a value at most 16,384 characters as JSON.
             options: `actor` (the author), `reason`, `stage` and `item` (what it is about, if not the whole run), and
                 `key` (annotate only once under this key). See `AnnotateOptions`.
 

@@ -31,7 +31,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.kernel.functions.protocol import FunctionOutput
-from holdfast.kernel.values import encode
+from holdfast.kernel.values.annotation_values import encode_annotation
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.clock import Clock, micros
@@ -229,7 +229,7 @@ class AttemptRuntime:
         """See `OutputTarget.annotate`."""
         annotation = AnnotationOutput(
             name=name,
-            value=encode(value, object),
+            value=encode_annotation(value),
             scope=scope or AnnotationScope.ATTEMPT,
             actor=actor or self._origin.actor,
             reason=reason,

@@ -27,6 +27,7 @@ from holdfast.hosts.inspection.filters import CountOptions, FilterOptions, run_f
 from holdfast.hosts.inspection.logs import LogLine, LogOptions
 from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.run_info import RunEvent, RunInfo, find_run
+from holdfast.hosts.inspection.value_filters import ValueFilter, value_from_wire
 from holdfast.hosts.inspection.why import RunReasons, reasons_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.attempt_context import Level
@@ -54,6 +55,13 @@ class RunConditions:
     """Attributes that the run was started with, at most 10: `attributes[tier]=gold`."""
     annotations: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """Annotations of the run with string values, at most 10: `annotations[verdict]=good`."""
+    attributes_where: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """Conditions on attributes as JSON, at most 10: `{"at_least": "a", "below": "b"}`, `{"prefix": "a"}` or
+    `{"one_of": ["a", "b"]}`."""
+    annotations_where: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """Conditions on annotations as JSON, at most 10: a value such as `7` or `true`, or an object such as
+    `{"at_least": 10, "below": 20}`, `{"prefix": "a"}` or `{"one_of": [1, 2]}`. An instant is a string as it is stored:
+    `"2026-11-29T08:00:00.000000Z"`."""
     since: datetime | None = None
     """Created at this instant or later."""
     until: datetime | None = None
@@ -64,6 +72,14 @@ class RunConditions:
     """The run id is one of these, 1 to 100. May be repeated."""
     id_prefix: str | None = None
     """How the run id begins, in 1 to 256 characters; case counts."""
+    queue: str | None = None
+    """The queue of the run."""
+    children_of: str | None = None
+    """The id of the parent run."""
+    error_code: str | None = None
+    """The code of the error with which the run has ended."""
+    error_type: str | None = None
+    """The class of that error."""
     waiting: bool = False
     """Whether only runs count that wait: they are `running`, and none of their jobs is queued or runs."""
 
@@ -73,13 +89,17 @@ class RunConditions:
         return FilterOptions(
             workflow=self.workflow,
             status=self.status or None,
-            attributes=self.attributes,
-            annotations=self.annotations,
+            attributes=_values("attributes_where", self.attributes, self.attributes_where),
+            annotations=_values("annotations_where", self.annotations, self.annotations_where),
             since=self.since,
             until=self.until,
             ended_before=self.ended_before,
             ids=self.ids,
             id_prefix=self.id_prefix,
+            queue=self.queue,
+            children_of=self.children_of,
+            error_code=self.error_code,
+            error_type=self.error_type,
             waiting=self.waiting,
         )
 
@@ -212,6 +232,16 @@ class PlainValue:
 
     value: object
     """The value as JSON."""
+
+
+def _values(option: str, texts: Mapping[str, str], where: Mapping[str, str]) -> dict[str, ValueFilter]:
+    """Return both kinds of conditions on values by their names. Raises InvalidFilterError."""
+    for name in where:
+        if name in texts:
+            raise InvalidFilterError(
+                option, f"has {name!r:.80}, for which there is a text too; leave one out"
+            )
+    return {**texts, **{name: value_from_wire(option, text) for name, text in where.items()}}
 
 
 def list_runs(call: Invocation[RunsQuery, Nothing]) -> RunPage:

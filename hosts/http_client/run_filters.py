@@ -11,6 +11,7 @@ from holdfast.hosts.inspection.filters import (
     run_filter,
     run_list_query,
 )
+from holdfast.hosts.inspection.value_filters import ValueFilter, wire_text
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.ports.records.run import RunStatus
 
@@ -18,7 +19,18 @@ Options = TypeVar("Options", FilterOptions, CountOptions, ListOptions)
 
 _TEXTS = ("attributes", "annotations")
 _SEVERAL = ("status", "ids")
-_SAME = ("since", "until", "ended_before", "id_prefix", "waiting", "all_generations")
+_SAME = (
+    "since",
+    "until",
+    "ended_before",
+    "id_prefix",
+    "queue",
+    "children_of",
+    "error_code",
+    "error_type",
+    "waiting",
+    "all_generations",
+)
 
 
 def filtered_list(namespace: str, options: ListOptions) -> tuple[RunsQuery, int | None]:
@@ -58,7 +70,11 @@ def _filters(options: FilterOptions | CountOptions | ListOptions) -> dict[str, A
     """Return filters that were checked, as fields of the query."""
     given = cast("dict[str, Any]", options)
     found = {name: given[name] for name in _SAME if given.get(name) is not None}
-    found |= {name: dict(given[name]) for name in _TEXTS if given.get(name)}
+    for name in _TEXTS:
+        values = cast("dict[str, ValueFilter]", dict(given.get(name) or {}))
+        texts = {key: value for key, value in values.items() if isinstance(value, str)}
+        others = {key: wire_text(value) for key, value in values.items() if not isinstance(value, str)}
+        found |= {field: part for field, part in ((name, texts), (f"{name}_where", others)) if part}
     workflow, status = given.get("workflow"), given.get("status")
     if workflow is not None:
         is_definition = isinstance(workflow, WorkflowDefinition)

@@ -58,6 +58,7 @@ from holdfast.hosts.http_client.starts import (
     generation_query,
     new_key,
     plain,
+    plain_annotations,
     reason_of,
     rerun_point,
 )
@@ -417,10 +418,10 @@ class RemoteRunHandle(Generic[Out]):
         stage: str | None = None,
         item: int | None = None,
     ) -> StoredAnnotations:
-        """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
+        """Attach annotations to the run: values by name. They are never changed; annotating again adds new ones.
 
         Args:
-            values: 1 to 100 values by name.
+            values: 1 to 100 values by name: plain JSON, or aware datetimes, which are stored as texts in UTC.
             reason: Why, for people.
             key: Annotate only once under this key: a repeated call stores nothing.
             stage: Annotate this stage instead of the run.
@@ -437,7 +438,9 @@ class RemoteRunHandle(Generic[Out]):
         check("annotate", TEXT, reason=reason)
         check("annotate", TEXT.or_none, key=key, stage=stage)
         check("annotate", integer(0).or_none, item=item)
-        body = NewAnnotations(values=arguments_of(values), reason=reason, key=key, stage=stage, item=item)
+        body = NewAnnotations(
+            values=plain_annotations(values), reason=reason, key=key, stage=stage, item=item
+        )
         return await self._server.call("run.annotate", StoredAnnotations, self._path(), body=body)
 
     async def annotations(

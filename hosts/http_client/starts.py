@@ -19,6 +19,7 @@ from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.values import decode, encode
+from holdfast.kernel.values.annotation_values import encode_annotation
 from holdfast.ports.durations import Duration, length_of
 from holdfast.ports.errors import InvalidArgumentError, InvalidValueError
 from holdfast.ports.json import compact, parse
@@ -98,7 +99,7 @@ def new_run(call: Call[Any] | str, input: object, options: RemoteStartOptions) -
         input=data,
         deadline=None if "deadline" not in given else cast("timedelta", length_of(given["deadline"])),
         attributes=None if attributes is None else dict(attributes),
-        annotations=None if annotations is None else {k: plain(v) for k, v in annotations.items()},
+        annotations=None if annotations is None else plain_annotations(annotations),
         concurrency=_bound(given.get("concurrency")),
         signals=tuple(
             NewMessage(channel=one.channel, message=parse(one.text)) for one in given.get("signals", ())
@@ -129,6 +130,11 @@ def arguments_of(given: Mapping[str, object] | None) -> dict[str, object]:
     if not isinstance(found, dict):
         raise InvalidValueError("arguments", ("$: expected an object",))
     return cast("dict[str, object]", found)
+
+
+def plain_annotations(given: Mapping[str, object]) -> dict[str, object]:
+    """Return annotations as plain JSON, in which an aware datetime is a text. Raises UnstorableValueError."""
+    return arguments_of({name: parse(encode_annotation(value)) for name, value in given.items()})
 
 
 def new_key() -> str:

@@ -279,8 +279,8 @@ class SyncClient:
 
         Args:
             options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
-                `ids`, `id_prefix`, `waiting` and `all_generations`; the order: `oldest_first`; and `after` and `limit`.
-                See `ListOptions`.
+                `ids`, `id_prefix`, `queue`, `children_of`, `error_code`, `error_type`, `waiting` and `all_generations`;
+                the order: `oldest_first`; and `after` and `limit`. See `ListOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the server is asked.
@@ -293,7 +293,8 @@ class SyncClient:
 
         Args:
             options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before`,
-                `ids`, `id_prefix`, `waiting` and `all_generations`. See `CountOptions`.
+                `ids`, `id_prefix`, `queue`, `children_of`, `error_code`, `error_type`, `waiting` and `all_generations`.
+                See `CountOptions`.
 
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the server is asked.
@@ -327,8 +328,8 @@ class SyncClient:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
             which: Filters, of which at least one is needed: `workflow`, `status`, `attributes`, `annotations`, `since`,
-                `until`, `ended_before`, `ids` and `id_prefix`. Without `status`, all active runs. See
-                `FilterOptions`.
+                `until`, `ended_before`, `ids`, `id_prefix`, `queue`, `children_of`, `error_code` and `error_type`.
+                Without `status`, all active runs. See `FilterOptions`.
 
         Raises:
             InvalidFilterError: A filter has an invalid value, there is none, or runs of this status can't be cancelled.

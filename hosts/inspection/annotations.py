@@ -16,7 +16,7 @@ from holdfast.hosts.inspection.filters import (
 from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import NewAnnotation, RunAnnotate
-from holdfast.kernel.values import encode
+from holdfast.kernel.values.annotation_values import encode_annotation
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.clock import instant
@@ -116,7 +116,7 @@ _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
 
 def named_values(values: Mapping[str, object]) -> tuple[NewAnnotation, ...]:
     """Return annotations as commands carry them. Raises UnstorableValueError or InvalidCommandError."""
-    return tuple(NewAnnotation(name=name, value=encode(value, object)) for name, value in values.items())
+    return tuple(NewAnnotation(name=name, value=encode_annotation(value)) for name, value in values.items())
 
 
 def annotate_command(

@@ -6,8 +6,10 @@ from typing import Any, Final, TypedDict, cast
 
 import attrs
 
+from holdfast.hosts.inspection.value_filters import MATCHES_MAX, ValueFilter, values_option
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import check_options
+from holdfast.kernel.commands.names import NAME_MAX
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
@@ -15,11 +17,16 @@ from holdfast.ports.pagination import ListPlace, list_place
 from holdfast.ports.queries.runs import RunFilter
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros
+from holdfast.ports.search_values import ValueSource
 
 IDS_MAX: Final = 100
 """The maximum number of ids in a filter."""
-ATTRIBUTES_MAX: Final = 10
-"""The maximum number of attributes, and of annotations, in a filter: each one joins another table."""
+ATTRIBUTES_MAX: Final = MATCHES_MAX
+"""The maximum number of attributes, and of annotations, in a filter."""
+
+
+_CLASS_MAX: Final = 1_000
+"""The maximum length of the name of a class in a filter."""
 
 
 class FilterOptions(TypedDict, total=False):
@@ -28,26 +35,36 @@ class FilterOptions(TypedDict, total=False):
     Attributes:
         workflow: The workflow, in any version, or its name.
         status: A status, or several: the run has one of them.
-        attributes: Attributes that the run was started with, at most 10; exact matches.
-        annotations: Annotations of the run with string values, old ones included, at most 10; exact matches.
+        attributes: Attributes that the run was started with, at most 10: a text that equals it, or what a `Range`, a
+            `Prefix` or a `OneOf` of texts says.
+        annotations: Annotations of the run, old ones included, at most 10: a string, number, boolean or aware datetime
+            that equals one, or a `Range`, a `Prefix` or a `OneOf`. Of a list of texts, each is compared.
         since: Created at this instant or later. Aware.
         until: Created before this instant. Aware.
         ended_before: Ended before this instant. Aware.
         ids: The run id is one of these, 1 to 100.
         id_prefix: How the run id begins, in 1 to 256 characters; case counts.
+        queue: The queue of the run, which its jobs are in unless a stage or step names another.
+        children_of: The id of a run: the runs that any generation of it has started as child runs.
+        error_code: The code of the error with which the run has ended, such as `body_error` or `deadline_exceeded`.
+        error_type: The class of that error, as `RunError.type` names it: `ValueError`, `shop.errors.Declined`.
         waiting: Whether only runs count that wait: they are `running`, and none of their jobs is queued or runs.
             They wait for a time, a message, a child run, external work, a retry or a limit.
     """
 
     workflow: WorkflowDefinition[Any] | str | None
     status: RunStatus | str | Iterable[RunStatus | str] | None
-    attributes: Mapping[str, str] | None
-    annotations: Mapping[str, str] | None
+    attributes: Mapping[str, ValueFilter] | None
+    annotations: Mapping[str, ValueFilter] | None
     since: datetime | None
     until: datetime | None
     ended_before: datetime | None
     ids: Iterable[str] | None
     id_prefix: str | None
+    queue: str | None
+    children_of: str | None
+    error_code: str | None
+    error_type: str | None
     waiting: bool
 
 
@@ -115,18 +132,25 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
         raise InvalidFilterError(
             "waiting", "can only be combined with the status `running`; leave one of the two out"
         )
+    attributes, of_attributes = values_option(given, "attributes", ValueSource.ATTRIBUTE)
+    annotations, of_annotations = values_option(given, "annotations", ValueSource.ANNOTATION)
     return RunFilter(
         namespace=namespace,
         workflow=_workflow(given.get("workflow")),
         ids=_ids(given.get("ids")),
         id_prefix=_id_prefix(given.get("id_prefix")),
+        queue=_short_text(given, "queue", NAME_MAX),
+        children_of=_short_text(given, "children_of", ID_MAX),
+        error_code=_short_text(given, "error_code", NAME_MAX),
+        error_type=_short_text(given, "error_type", _CLASS_MAX),
         statuses=frozenset({RunStatus.RUNNING}) if waiting else statuses,
         waiting=waiting,
         created_from=since,
         created_before=until,
         ended_before=instant_option(given, "ended_before"),
-        attributes=_texts("attributes", given.get("attributes")),
-        annotations=_texts("annotations", given.get("annotations")),
+        attributes=attributes,
+        annotations=annotations,
+        values=(*of_attributes, *of_annotations),
         newest=not truth_option(given, "all_generations"),
     )
 
@@ -182,6 +206,16 @@ def _id_prefix(value: object) -> str | None:
     )
 
 
+def _short_text(given: Mapping[str, object], option: str, most: int) -> str | None:
+    value = given.get(option)
+    if value is None or (isinstance(value, str) and 1 <= len(value) <= most):
+        return value
+    problem = f"has {len(value):,} characters" if isinstance(value, str) else f"is {value!r:.80}"
+    raise InvalidFilterError(
+        option, f"{problem}; it must be a string of 1 to {most} characters; omit it for all runs"
+    )
+
+
 def _statuses(value: object) -> frozenset[RunStatus]:
     if value is None:
         return frozenset()
@@ -198,17 +232,6 @@ def _statuses(value: object) -> frozenset[RunStatus]:
     if not found:
         raise InvalidFilterError("status", "has no status in it; omit it for runs of every status")
     return found
-
-
-def _texts(option: str, value: object) -> tuple[tuple[str, str], ...]:
-    if value is None:
-        return ()
-    items = list(cast("Mapping[object, object]", value).items()) if isinstance(value, Mapping) else [(0, 0)]
-    if not all(isinstance(name, str) and isinstance(text, str) for name, text in items):
-        raise InvalidFilterError(option, f"is {value!r}; it must be a dict of strings to strings")
-    if len(items) > ATTRIBUTES_MAX:
-        raise InvalidFilterError(option, f"has {len(items)} names; {ATTRIBUTES_MAX} are possible")
-    return tuple(sorted(cast("list[tuple[str, str]]", items)))
 
 
 def instant_option(given: Mapping[str, object], option: str) -> Micros | None:

@@ -181,12 +181,12 @@ class OutputContext:
         """Annotate the attempt, or its run, stage or item: `ctx.annotate("quality", "good", scope="run")`.
 
         The annotation is stored within about two seconds, and at the latest with the outcome of the attempt, even if
-        the body fails. If the attempt is lost before that, the annotation is lost too. Runs can be found by annotations
-        whose value is a text. See `RunHandle.annotate`.
+        the body fails. If the attempt is lost before that, the annotation is lost too. Runs can be found by
+        annotations. See `RunHandle.annotate`.
 
         Args:
             name: 1 to 200 characters.
-            value: Plain JSON, up to 16,384 characters.
+            value: Plain JSON, up to 16,384 characters, or an aware datetime, which is stored as a text in UTC.
             scope: What to annotate: "attempt", "item", "stage" (of a step, the step) or "run". Default: the attempt; in
                 a workflow, the run.
             reason: Why, for people.

@@ -15,6 +15,7 @@ from holdfast.kernel.authoring.attempt_context import Level, OutputContext
 from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, PublishedEvent
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.values import encode
+from holdfast.kernel.values.annotation_values import encode_annotation
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import NotDurableError
@@ -84,7 +85,7 @@ class FunctionOutputTarget:
             raise refused("annotate", "scope", scope, "'run': a workflow annotates its run")
         annotation = AnnotationOutput(
             name=name,
-            value=encode(value, object),
+            value=encode_annotation(value),
             scope=AnnotationScope.RUN,
             actor=actor or Actor(),
             reason=reason,

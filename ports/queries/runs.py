@@ -2,11 +2,13 @@
 
 import attrs
 
+from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
+from holdfast.ports.search_values import ValueMatch, ValueSource, code_of
 from holdfast.ports.structs import frozen
 
 
@@ -43,10 +45,20 @@ class RunFilter:
     """(name, text) pairs, all of which a run must have."""
     annotations: tuple[tuple[str, str], ...] = ()
     """(name, text) pairs, each of which must have been annotated at some time."""
+    values: tuple[ValueMatch, ...] = ()
+    """Conditions on further values of a run."""
     ids: frozenset[str] = frozenset()
     """The ids that match; empty for all."""
     id_prefix: str | None = None
     """How the ids begin that match, compared character by character. Not empty."""
+    queue: str | None = None
+    """The queue of the run's jobs, unless a stage names another."""
+    children_of: str | None = None
+    """The id of the parent run."""
+    error_code: str | None = None
+    """The code of the error with which a run has ended, or is ending."""
+    error_type: str | None = None
+    """The class of that error, as `Raised.type` names it."""
     waiting: bool = False
     """Whether only running runs without a queued or leased job match.
 
@@ -54,6 +66,28 @@ class RunFilter:
     """
     newest: bool = False
     """Whether only the newest generation of each run matches."""
+
+    @property
+    def value_matches(self) -> tuple[ValueMatch, ...]:
+        """The conditions on attributes, annotations and further values, each once."""
+        pairs = (
+            *((ValueSource.ATTRIBUTE, name, text) for name, text in sorted(set(self.attributes))),
+            *((ValueSource.ANNOTATION, name, text) for name, text in sorted(set(self.annotations))),
+        )
+        equal = (
+            ValueMatch(source=source, name=name, codes=(code_of(text) or "",)) for source, name, text in pairs
+        )
+        return tuple(dict.fromkeys((*equal, *self.values)))
+
+    @property
+    def error_marks(self) -> tuple[str, ...]:
+        """Texts that are all in `Run.error` if, and only if, the error matches.
+
+        It is canonical JSON without inner objects, in whose texts a quote is never bare. So it need not be parsed, and
+        a damaged one does not fail the statement.
+        """
+        wanted = {"code": self.error_code, "type": self.error_type}
+        return tuple(f'"{name}":{canonical(text)}' for name, text in wanted.items() if text is not None)
 
 
 @frozen

@@ -32,6 +32,7 @@ from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.hosts.inspection.triggers import TriggerChanged, TriggeredMessage, TriggerInfo
+from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range, ValueFilter
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.hosts.inspection.why import WaitReason
 from holdfast.hosts.inspection.workers import HeldWork, QueuedCode, QueueInfo, WorkerInfo
@@ -70,12 +71,15 @@ __all__ = [
     "Namespaces",
     "NewKey",
     "NominalTime",
+    "OneOf",
     "ParentRun",
     "PendingCall",
+    "Prefix",
     "ProgressInfo",
     "PublishedValue",
     "QueueInfo",
     "QueuedCode",
+    "Range",
     "ReplayResult",
     "RerunPreview",
     "RunDetails",
@@ -105,6 +109,7 @@ __all__ = [
     "Triggers",
     "UpgradeCheck",
     "UpgradeVerdict",
+    "ValueFilter",
     "ValuePreview",
     "WaitReason",
     "WorkerInfo",

@@ -59,6 +59,7 @@ class RunFields(TypedDict, total=False):
     rerun_from: str | None
     inherited: str | None
     parent: str | None
+    parent_run: str | None
     close_policy: ClosePolicy
     children: int
     queue_position: Micros

@@ -95,6 +95,7 @@ from holdfast.ports.records.job import JobKind, PassOver, job_key
 from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, leaves, reference_from
+from holdfast.ports.search_values import ValueMatch, ValueSource, span_of
 from holdfast.ports.searches import QueueClaim
 from holdfast.ports.tables import JOBS
 from holdfast.testing.clock import ManualClock
@@ -478,6 +479,12 @@ class Player:
         for one in range(8):
             said = (f"n{one % 3}", f"\N{SNOWMAN} {one}")
             questions.append(ListRuns(RunFilter(namespace=NAMESPACES[0], annotations=(said,))))
+            for name, span in (
+                (said[0], span_of(said[1], None)),
+                (f"number{one % 3}", span_of(one - 2, one + 1)),
+            ):
+                match = ValueMatch(source=ValueSource.ANNOTATION, name=name, span=span)
+                questions.append(ListRuns(RunFilter(namespace=NAMESPACES[0], values=(match,))))
         return [self.store.read(question) for question in questions]
 
 
@@ -488,9 +495,11 @@ def _said(one: int) -> tuple[AttemptOutput, ...]:
     )
     artifact = ArtifactOutput(name="a", content_type="a/b", size=one, sha256="0", blob="b")
     call = AiCallOutput(topic="t", model=f"m{one}", cost=one, batch="b", batch_index=one)
+    number = AnnotationOutput(name=f"number{one % 3}", value=canonical(one - 0.5 if one % 2 else one))
     told: tuple[tuple[OutputKind, object], ...] = (
         ("log", f"said \N{SNOWMAN} {one}"),
         ("annotation", to_data(annotation)),
+        ("annotation", to_data(number)),
         ("artifact", to_data(artifact)),
         ("ai_call", to_data(call)),
     )

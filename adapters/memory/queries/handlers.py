@@ -1,7 +1,7 @@
 """Answers to the queries of `Persistence.read` from plain dictionaries."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar, cast
 
@@ -20,7 +20,7 @@ from holdfast.adapters.memory.queries.topics import topics_listed
 from holdfast.adapters.memory.queries.triggers import numbered_messages, trigger_named, triggers_listed
 from holdfast.adapters.memory.queries.workers import held_jobs, queue_lines, workers_listed
 from holdfast.adapters.memory.queries.workflows import workflows_listed
-from holdfast.ports.attempt_output import Annotation, annotation_texts
+from holdfast.ports.attempt_output import Annotation, annotation_codes
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.credentials import (
@@ -73,6 +73,7 @@ from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus, at
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, located
+from holdfast.ports.search_values import ValueMatch, ValueSource, codes_of
 from holdfast.ports.searches import CompletedRow, NodeRows
 from holdfast.ports.working_set import Tables
 
@@ -246,9 +247,9 @@ def _schedules(tables: Tables, query: ListSchedules) -> tuple[ScheduleRow, ...]:
 
 
 def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
-    wanted, annotations = set(which.attributes), set(which.annotations)
+    wanted = which.value_matches
     annotated: dict[str, list[Annotation]] = {}
-    for annotation in tables.annotations.values() if annotations else ():
+    for annotation in tables.annotations.values() if wanted else ():
         annotated.setdefault(annotation.run, []).append(annotation)
     for run in tables.runs.values():
         if (
@@ -260,12 +261,26 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.created_from is None or run.created_at >= which.created_from)
             and (which.created_before is None or run.created_at < which.created_before)
             and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
-            and (not wanted or wanted <= attribute_texts(run.attributes).items())
-            and (not annotations or annotations <= annotation_texts(annotated.get(run.key, ())))
+            and (not wanted or _has_values(run, annotated.get(run.key, ()), wanted))
+            and (which.queue is None or run.queue == which.queue)
+            and (which.children_of is None or run.parent_run == which.children_of)
+            and all(mark in (run.error or "") for mark in which.error_marks)
             and (not which.waiting or _waits(tables, run))
             and (not which.newest or tables.newest[run.name] == run.key)
         ):
             yield run
+
+
+def _has_values(run: Run, annotations: Iterable[Annotation], wanted: Iterable[ValueMatch]) -> bool:
+    texts = attribute_texts(run.attributes).items()
+    found = {
+        ValueSource.ATTRIBUTE: {(name, code) for name, text in texts for code in codes_of(text)},
+        ValueSource.ANNOTATION: annotation_codes(annotations),
+    }
+    return all(
+        any(name == match.name and match.matches(code) for name, code in found[match.source])
+        for match in wanted
+    )
 
 
 def _waits(tables: Tables, run: Run) -> bool:

@@ -50,6 +50,10 @@ class PostgresDialect:
         """See `Dialect.one_found_by`. An array, since the planner may join IN the other way round."""
         return f"{column} = ANY(ARRAY({query}))"
 
+    def contains(self, column: str, parameter: str) -> str:
+        """See `Dialect.contains`."""
+        return f"strpos({column}, :{parameter}) > 0"
+
     def texts(self, values: Sequence[str]) -> object:
         """See `Dialect.texts`."""
         return list(values)

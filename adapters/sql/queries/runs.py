@@ -14,12 +14,16 @@ so, reads the list in its order and checks each id.
 
 A page ends at a position in that order, and the next one starts there. Both ends of a span of time are positions too,
 so each side has a single bound, to which an index can seek.
+
+A single value is found by its key in the index of values, which has the order of lists. Several values, or a range,
+are a range of keys without that order: the runs with one of them are found first, and then read and sorted. Child runs
+are found in the same way, by an index of their parents. So no database reads a list in its order instead, whatever the
+other conditions are.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 from collections.abc import Collection, Iterator, Mapping
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import attrs
@@ -27,12 +31,12 @@ import attrs
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.rows import Row, askable, is_askable
-from holdfast.ports.attempt_output import Annotation, annotation_text
+from holdfast.ports.attempt_output import Annotation, annotation_codes
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import CountRuns, ListRuns, PlaceOfRun, RunFilter
 from holdfast.ports.records.run import Run, RunStatus, attribute_texts
+from holdfast.ports.search_values import ValueMatch, ValueSource, code_of, index_key, text_after
 from holdfast.ports.tables import RUNS
 
 _IS_NEWEST: Final = (
@@ -61,7 +65,7 @@ class SqlQuery(NamedTuple):
 
 def pair(namespace: str, name: str, text: str) -> str:
     """Return the index key of an attribute. It is stored, so it can't change (docs/decisions/0066)."""
-    return blake2b(canonical([namespace, name, text]).encode(), digest_size=16).hexdigest()
+    return index_key(ValueSource.ATTRIBUTE, namespace, name, code_of(text) or "")
 
 
 def attribute_rows(run: Run) -> Iterator[Row]:
@@ -70,17 +74,17 @@ def attribute_rows(run: Run) -> Iterator[Row]:
         yield pair(run.namespace, name, text), run.created_at, run.key
 
 
-def annotation_pair(namespace: str, name: str, text: str) -> str:
-    """Return the index key of an annotation's text, which differs from that of an attribute."""
-    made = blake2b(canonical([namespace, name, text]).encode(), digest_size=16, person=b"annotation")
-    return made.hexdigest()
+def pairs_of_annotation(annotation: Annotation) -> Iterator[str]:
+    """Yield the index keys of an annotation: one for each value by which its run is found."""
+    for name, code in annotation_codes((annotation,)):
+        yield index_key(ValueSource.ANNOTATION, annotation.namespace, name, code)
 
 
-def annotation_text_rows(annotation: Annotation, net: NetChanges) -> Iterator[Row]:
-    """Yield the index entry for an annotation of an existing run, if its value is a text."""
-    text = annotation_text(annotation) if annotation.run not in net.inserted.get(RUNS, ()) else None
-    if text is not None:
-        yield annotation_pair(annotation.namespace, annotation.name, text), annotation.run
+def annotation_rows(annotation: Annotation, net: NetChanges) -> Iterator[Row]:
+    """Yield the index entries for an annotation of an existing run."""
+    if annotation.run not in net.inserted.get(RUNS, ()):
+        for found in pairs_of_annotation(annotation):
+            yield found, annotation.run
 
 
 def runs_listed(query: ListRuns, dialect: Dialect) -> SqlQuery | None:
@@ -129,7 +133,7 @@ def runs_counted(query: CountRuns, dialect: Dialect) -> SqlQuery | None:
     source = _source(which, low, high, dialect)
     conditions = [*source.conditions, *_of_statuses(which.statuses)]
     is_bounded = query.at_most is not None
-    reads_runs = bool(which.attributes or which.annotations or which.ids)
+    reads_runs = bool(which.value_matches or which.ids or which.children_of)
     if which.newest and (reads_runs or is_bounded):
         conditions.append(_IS_NEWEST)
     where = " AND ".join(conditions)
@@ -179,25 +183,84 @@ def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None, dia
         conditions.append("r.ended_at < :ended_before")
     if which.waiting:
         conditions.append(_WAITS)
-    if not which.attributes and not which.annotations:
-        conditions += _between("r.created_at", "r.key", low, high)
-        place = ("r.created_at", "r.key")
-        return _Source(tables="holdfast_runs AS r", conditions=tuple(conditions), place=place)
-    names = list(_pairs(which))
+    if which.queue is not None:
+        conditions.append("r.queue = :queue")
+    conditions += [dialect.contains("r.error", name) for name in _marks(which)]
+    pairs, ranges = _values(which)
+    if not pairs:
+        found, others = (None, ranges) if which.ids else _found_first(which, ranges, low, high, dialect)
+        conditions += _has_values(others, dialect)
+        if found is None:
+            conditions += _of_parent(which)
+            conditions += _between("r.created_at", "r.key", low, high)
+            place = ("r.created_at", "r.key")
+            return _Source(tables="holdfast_runs AS r", conditions=tuple(conditions), place=place)
+        return _Source(
+            # CROSS JOIN, because SQLite keeps its order.
+            tables=f"({found}) AS found CROSS JOIN holdfast_runs AS r",
+            conditions=("r.key = found.run", *conditions, *(_of_parent(which) if others is ranges else ())),
+            place=("found.created_at", "found.run"),
+        )
+    conditions += [*_of_parent(which), *_has_values(ranges, dialect)]
+    names = list(pairs)
     for name in names:
         conditions.append(f"{name}.pair = :{name}")
         # Repeated for each, so that the planner may start with the rarest.
         conditions += _between(f"{name}.created_at", f"{name}.run", low, high)
-    first, *others = names
+    first, *others_of_pairs = names
     joined = "".join(
         f" JOIN holdfast_attributes AS {name} ON {name}.created_at = {first}.created_at AND {name}.run = {first}.run"
-        for name in others
+        for name in others_of_pairs
     )
     return _Source(
         tables=f"holdfast_attributes AS {first}{joined} JOIN holdfast_runs AS r ON r.key = {first}.run",
         conditions=tuple(conditions),
         place=(f"{first}.created_at", f"{first}.run"),
     )
+
+
+def _found_first(
+    which: RunFilter,
+    ranges: "Mapping[str, ValueMatch]",
+    low: ListPlace | None,
+    high: ListPlace | None,
+    dialect: Dialect,
+) -> tuple[str | None, Mapping[str, ValueMatch]]:
+    """Return the query for the runs to start with, and the conditions on values that it leaves."""
+    if which.children_of is not None:
+        conditions = [
+            "namespace = :namespace",
+            "parent_run = :children_of",
+            *_between("created_at", "key", low, high),
+        ]
+        query = f"SELECT created_at, key AS run FROM holdfast_runs WHERE {' AND '.join(conditions)}"
+        return query, ranges
+    if not ranges:
+        return None, ranges
+    first, *others = ranges
+    conditions = [_in_range("pair", first, ranges[first], dialect), *_between("created_at", "run", low, high)]
+    # A run may have several of the values.
+    query = f"SELECT DISTINCT created_at, run FROM holdfast_attributes WHERE {' AND '.join(conditions)}"
+    return query, {name: ranges[name] for name in others}
+
+
+def _has_values(ranges: Mapping[str, ValueMatch], dialect: Dialect) -> Iterator[str]:
+    for name, match in ranges.items():
+        condition = _in_range("valued.pair", name, match, dialect)
+        yield (
+            "EXISTS (SELECT 1 FROM holdfast_attributes AS valued WHERE valued.run = r.key "
+            f"AND valued.created_at = r.created_at AND {condition})"
+        )
+
+
+def _in_range(column: str, name: str, match: ValueMatch, dialect: Dialect) -> str:
+    if match.span is None:
+        return dialect.one_of(column, name)
+    return f"{column} >= :{name}_from AND {column} < :{name}_upto"
+
+
+def _of_parent(which: RunFilter) -> tuple[str, ...]:
+    return () if which.children_of is None else ("r.parent_run = :children_of",)
 
 
 def _between(created_at: str, key: str, low: ListPlace | None, high: ListPlace | None) -> Iterator[str]:
@@ -223,19 +286,10 @@ def _beginning(column: str, prefix: str) -> Iterator[str]:
         yield f"{column} < :after_prefix"
 
 
-def text_after(prefix: str) -> str | None:
-    """Return the least text, in the order of UTF-8 bytes, above every text with this prefix; None without such."""
-    kept = prefix.rstrip("\U0010ffff")
-    if not kept:
-        return None
-    following = ord(kept[-1]) + 1
-    # Halves of surrogate pairs are no characters of UTF-8.
-    return kept[:-1] + chr(0xE000 if following == 0xD800 else following)
-
-
 def _by_status(which: RunFilter) -> list[tuple[str, ...]]:
     """Return the status condition of each branch of the statement."""
-    if which.attributes or which.annotations or (which.workflow is None and not which.statuses):
+    reads_list = not (which.value_matches or which.children_of)
+    if not reads_list or (which.workflow is None and not which.statuses):
         return [_of_statuses(which.statuses)]
     return [_of_statuses({status}) for status in sorted(which.statuses or RunStatus)]
 
@@ -248,9 +302,20 @@ def _of_statuses(statuses: Collection[RunStatus]) -> tuple[str, ...]:
 def _parameters(
     which: RunFilter, low: ListPlace | None, high: ListPlace | None, dialect: Dialect
 ) -> dict[str, object]:
-    parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which)}
-    if which.workflow is not None:
-        parameters["workflow"] = which.workflow
+    parameters: dict[str, object] = {"namespace": which.namespace, **_marks(which)}
+    pairs, ranges = _values(which)
+    parameters |= pairs
+    for name, match in ranges.items():
+        keys = [index_key(match.source, which.namespace, match.name, code) for code in match.codes]
+        if match.span is None:
+            parameters[name] = dialect.texts(keys)
+        else:
+            low_key, high_key = (
+                index_key(match.source, which.namespace, match.name, code) for code in match.span
+            )
+            parameters |= {f"{name}_from": low_key, f"{name}_upto": high_key}
+    texts = {"workflow": which.workflow, "queue": which.queue, "children_of": which.children_of}
+    parameters |= {name: text for name, text in texts.items() if text is not None}
     if which.ids:
         parameters["ids"] = dialect.texts(askable(which.ids))
     if which.id_prefix is not None:
@@ -266,14 +331,25 @@ def _parameters(
     return parameters
 
 
-def _pairs(which: RunFilter) -> dict[str, str]:
-    """Return the index key of each requested attribute and annotation, by a parameter name."""
-    found = [pair(which.namespace, name, text) for name, text in sorted(set(which.attributes))]
-    found += [annotation_pair(which.namespace, name, text) for name, text in sorted(set(which.annotations))]
-    return {f"pair_{'i' * number}": value for number, value in enumerate(found, 1)}
+def _values(which: RunFilter) -> tuple[dict[str, str], dict[str, ValueMatch]]:
+    """Return the index keys of single values, and the other conditions on values, each by a parameter name."""
+    pairs: dict[str, str] = {}
+    ranges: dict[str, ValueMatch] = {}
+    for match in which.value_matches:
+        if match.span is None and len(match.codes) == 1:
+            key = index_key(match.source, which.namespace, match.name, match.codes[0])
+            pairs[f"pair_{'i' * (len(pairs) + 1)}"] = key
+        else:
+            ranges[f"value_{'i' * (len(ranges) + 1)}"] = match
+    return pairs, ranges
+
+
+def _marks(which: RunFilter) -> dict[str, str]:
+    """Return what the text of an error must contain, by a parameter name."""
+    return {f"error_{'i' * number}": mark for number, mark in enumerate(which.error_marks, 1)}
 
 
 def _is_askable(which: RunFilter) -> bool:
-    texts = (which.namespace, which.workflow, which.id_prefix)
+    texts = (which.namespace, which.workflow, which.id_prefix, which.queue, which.children_of)
     are_ids_askable = not which.ids or any(map(is_askable, which.ids))
     return are_ids_askable and all(text is None or is_askable(text) for text in texts)

@@ -126,6 +126,15 @@ _index(
     runs.c.parent,
     where=f"parent IS NOT NULL AND status NOT IN {ENDED}",
 )
+# Only child runs, in the order of lists.
+_index(
+    "holdfast_runs_of_parent",
+    runs.c.namespace,
+    runs.c.parent_run,
+    runs.c.created_at,
+    runs.c.key,
+    where="parent_run IS NOT NULL",
+)
 
 _index(
     "holdfast_runs_start",
@@ -178,10 +187,11 @@ _index(
 attributes: Final = Table(
     "holdfast_attributes", metadata, _key("pair"), _number("created_at", key=True), _key("run")
 )
-"""An index of attributes and annotation texts, in the order of lists. One row for each attribute of each run, and for
-each text of its annotations.
+"""An index of attributes and values of annotations, in the order of lists. One row for each attribute of each run, and
+for each value of its annotations by which it is found.
 
-`pair` is a digest of namespace, name and text, so that texts may have any length and any characters.
+`pair` is a digest of namespace and name, and then the value, so that a range of values is a range of keys (see
+`ports.search_values`).
 """
 
 _index("holdfast_attributes_of_run", attributes.c.run)

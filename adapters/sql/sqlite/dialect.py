@@ -32,6 +32,10 @@ class SqliteDialect:
         """See `Dialect.one_found_by`."""
         return f"{column} IN ({query})"
 
+    def contains(self, column: str, parameter: str) -> str:
+        """See `Dialect.contains`."""
+        return f"instr({column}, :{parameter}) > 0"
+
     def texts(self, values: Sequence[str]) -> object:
         """See `Dialect.texts`."""
         return JSON_ENCODER.encode(list(values))

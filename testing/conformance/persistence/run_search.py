@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import attrs
 import pytest
@@ -13,7 +14,23 @@ from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import CountRuns, ListRuns, PlaceOfRun, RunFilter
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import Run, RunStatus
-from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
+from holdfast.ports.search_values import (
+    SearchValue,
+    ValueMatch,
+    ValueSource,
+    code_of,
+    span_of,
+    span_of_prefix,
+)
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    a_job,
+    a_key,
+    a_leased_job,
+    a_run,
+    an_annotation,
+)
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
 from holdfast.testing.conformance.persistence.values import TEXTS
 
@@ -75,6 +92,185 @@ class RunSearch(PersistenceCase):
         assert [a_key(4)] == listed("users", RunStatus.FAILED)
         assert listed("users", RunStatus.PAUSED) == []
         assert listed("Users") == []
+
+    def test_runs_are_found_by_queue_parent_and_error(self, store: Persistence) -> None:
+        """Alone, together, with other filters and in counts."""
+        declined = canonical({"code": "body_error", "message": 'was "code":"late"', "type": "shop.Declined"})
+        late = canonical({"code": "late", "message": "", "type": None})
+        put(store, Insert(a_run(1, queue="slow")), Insert(a_run(2, parent="x.1", parent_run="p")))
+        put(store, Insert(a_run(3, parent="x.1", parent_run="p", queue="slow", status=RunStatus.FAILED)))
+        put(store, Insert(a_run(4, error=declined, status=RunStatus.FAILED)))
+        put(store, Insert(a_run(5, error=late, parent="x.2", parent_run="p", status=RunStatus.CANCELLED)))
+        put(store, Insert(a_run(6, parent="y.1", parent_run="P", error="damaged", status=RunStatus.FAILED)))
+        put(store, Insert(a_run(7, namespace="tenant-2", parent="z.1", parent_run="p", queue="slow")))
+        put(store, Insert(a_run(8, id=a_run(5).id, generation=2, parent="x.2", parent_run="p")))
+
+        for which, numbers in (
+            (attrs.evolve(EVERYTHING, queue="slow"), [1, 3]),
+            (attrs.evolve(EVERYTHING, queue="Slow"), []),
+            (attrs.evolve(EVERYTHING, queue="nul \0"), []),
+            (attrs.evolve(EVERYTHING, children_of="p"), [2, 3, 5, 8]),
+            (attrs.evolve(EVERYTHING, children_of="p", newest=True), [2, 3, 8]),
+            (attrs.evolve(EVERYTHING, children_of="p", created_before=NOW + 5), [2, 3]),
+            (attrs.evolve(EVERYTHING, children_of="p", queue="slow"), [3]),
+            (attrs.evolve(EVERYTHING, children_of="p", statuses=frozenset({RunStatus.FAILED})), [3]),
+            (attrs.evolve(EVERYTHING, children_of="p", workflow=a_run(2).workflow), [2, 3, 5, 8]),
+            (attrs.evolve(EVERYTHING, children_of="p", ids=frozenset({a_run(2).id, a_run(1).id})), [2]),
+            (attrs.evolve(EVERYTHING, children_of="half \ud800"), []),
+            (attrs.evolve(EVERYTHING, error_code="late"), [5]),
+            (attrs.evolve(EVERYTHING, error_code="late", newest=True), []),
+            (attrs.evolve(EVERYTHING, error_code="late", children_of="p"), [5]),
+            (attrs.evolve(EVERYTHING, error_code="body_error"), [4]),
+            (attrs.evolve(EVERYTHING, error_type="shop.Declined"), [4]),
+            (attrs.evolve(EVERYTHING, error_type="shop.declined"), []),
+            (attrs.evolve(EVERYTHING, error_type="shop.%"), []),
+            (attrs.evolve(EVERYTHING, error_type="shop.Declined", error_code="late"), []),
+        ):
+            expected = [a_key(number) for number in numbers]
+            assert expected == keys(store, ListRuns(which, oldest_first=True)), which
+            assert expected[::-1] == keys(store, ListRuns(which)), which
+            assert expected[:1] == keys(store, ListRuns(which, oldest_first=True, limit=1)), which
+            for at_most in (None, 50):
+                assert sum(store.read(CountRuns(which, at_most)).values()) == len(numbers), which
+            place = ListPlace(NOW + 3, a_key(3))
+            following = [key for key in expected if key > a_key(3)]
+            assert following == keys(store, ListRuns(which, after=place, oldest_first=True)), which
+
+    @pytest.mark.parametrize("source", list(ValueSource))
+    def test_runs_are_found_by_ranges_of_texts(self, store: Persistence, source: ValueSource) -> None:
+        """Compared by the numbers of their characters; long texts, and those that can't be stored, among them."""
+        texts = (
+            "",
+            "a",
+            "A",
+            "ab",
+            "abc",
+            "b",
+            "\N{SNOWMAN}",
+            "\U0010ffff",
+            "nul \0",
+            "a" * 200,
+            "a" * 201,
+            "a" * 201 + "b",
+        )
+        for number, text in enumerate(texts):
+            if source is ValueSource.ATTRIBUTE:
+                put(store, Insert(with_attributes(number, word=text)))
+            else:
+                put(store, Insert(a_run(number)))
+                put(store, Insert(an_annotation(number, number, name="word", value=canonical(text))))
+        # The same text of the other source does not count.
+        put(store, Insert(with_attributes(50, other="ab")))
+        put(store, Insert(an_annotation(50, 50, name="another", value='"ab"')))
+
+        for low, high in product((None, *texts[:8], "a" * 200), repeat=2):
+            if (low or high) is not None and (low or "") < (high or "\U0010ffff" * 9):
+                span = span_of(low, high)
+                self._check_values(
+                    store,
+                    [ValueMatch(source=source, name="word", span=span)],
+                    [n for n, one in enumerate(texts) if (low or "") <= one and (high is None or one < high)],
+                )
+        for prefix in ("a", "ab", "A", "\N{SNOWMAN}", "\U0010ffff", "nul", "a" * 200, "c"):
+            match = ValueMatch(source=source, name="word", span=span_of_prefix(prefix))
+            self._check_values(store, [match], [n for n, one in enumerate(texts) if one.startswith(prefix)])
+        for several in (("a", "b"), ("a" * 201, "nul \0", "absent"), ("absent", "too")):
+            codes = tuple(sorted(code_of(one) or "" for one in several))
+            match = ValueMatch(source=source, name="word", codes=codes)
+            self._check_values(store, [match], [n for n, one in enumerate(texts) if one in several])
+
+    def test_runs_are_found_by_ranges_of_numbers_and_by_booleans(self, store: Persistence) -> None:
+        """Integers and floats are one kind; booleans, and texts of digits, are others."""
+        values = (-1.5, 2**53, 0, True, False, "7", 7, 7.5, 2**53 + 1, -(2**63), 1e300, [7], {"a": 7}, None)
+        for number, value in enumerate(values):
+            put(store, Insert(a_run(number)))
+            put(store, Insert(an_annotation(number, number, name="n", value=canonical(value))))
+
+        for low, high in ((None, 7), (7, None), (7, 7.5), (2**53, 2**53 + 1), (-2, 8), (-(2**63), None)):
+            match = ValueMatch(source=ValueSource.ANNOTATION, name="n", span=span_of(low, high))
+            expected = [
+                number
+                for number, one in enumerate(values)
+                if isinstance(one, int | float)
+                and not isinstance(one, bool)
+                and (low is None or one >= low)
+                and (high is None or one < high)
+            ]
+            self._check_values(store, [match], expected)
+        for value, expected in ((True, [3]), (False, [4]), (7, [6]), (7.0, [6]), ("7", [5]), (1, [])):
+            match = ValueMatch(source=ValueSource.ANNOTATION, name="n", codes=(code_of(value) or "",))
+            self._check_values(store, [match], expected)
+        match = ValueMatch(source=ValueSource.ATTRIBUTE, name="n", span=span_of(None, 9))
+        self._check_values(store, [match], [])
+
+    def test_conditions_on_values_hold_together_and_with_others(self, store: Persistence) -> None:
+        """A run that has a value several times, or several values that match, is found once."""
+        for number in range(6):
+            put(store, Insert(with_attributes(number, city="Ber" if number % 2 else "Bern")))
+            put(
+                store,
+                Insert(an_annotation(3 * number, number, name="cents", value=str(number))),
+                Insert(an_annotation(3 * number + 1, number, name="cents", value=str(number + 3))),
+                Insert(
+                    an_annotation(
+                        3 * number + 2, number, name="tags", value=canonical(["new", f"t{number % 3}"])
+                    )
+                ),
+            )
+        # In the transaction of its run, too.
+        put(
+            store,
+            Insert(a_run(7, parent="x.1", parent_run="p", status=RunStatus.FAILED, queue="slow")),
+            Insert(an_annotation(40, 7, name="cents", value="4")),
+            Insert(an_annotation(41, 7, name="tags", value='["new","new"]')),
+        )
+        put(store, Insert(a_run(8, namespace="tenant-2")))
+        put(store, Insert(an_annotation(50, 8, name="cents", value="4", namespace="tenant-2")))
+
+        def of(name: str, low: SearchValue | None, high: SearchValue | None = None) -> ValueMatch:
+            return ValueMatch(source=ValueSource.ANNOTATION, name=name, span=span_of(low, high))
+
+        cents, late = of("cents", 3, 6), of("cents", 7)
+        new = ValueMatch(source=ValueSource.ANNOTATION, name="tags", codes=("tnew",))
+        some = ValueMatch(source=ValueSource.ANNOTATION, name="tags", codes=("tt0", "tt1"))
+        city = ValueMatch(source=ValueSource.ATTRIBUTE, name="city", span=span_of_prefix("Bern"))
+        self._check_values(store, [cents], [0, 1, 2, 3, 4, 5, 7])
+        self._check_values(store, [cents, late], [4, 5])
+        self._check_values(store, [new], [0, 1, 2, 3, 4, 5, 7])
+        self._check_values(store, [cents, new, some], [0, 1, 3, 4])
+        self._check_values(store, [some, city], [0, 4])
+        self._check_values(store, [city, cents], [0, 2, 4])
+        self._check_values(store, [cents], [1, 3, 5], attributes=(("city", "Ber"),))
+        self._check_values(store, [cents], [7], statuses=frozenset({RunStatus.FAILED}))
+        self._check_values(store, [cents], [7], children_of="p")
+        self._check_values(store, [late], [], children_of="p")
+        self._check_values(store, [cents], [7], queue="slow", workflow=a_run(7).workflow)
+        self._check_values(
+            store, [cents, some], [1, 3], ids=frozenset({a_run(1).id, a_run(2).id, a_run(3).id})
+        )
+        self._check_values(store, [cents], [2, 3], created_from=NOW + 2, created_before=NOW + 4)
+        self._check_values(store, [cents], [4], id_prefix=a_run(4).id)
+        put(store, Insert(a_run(9, id=a_run(1).id, generation=2)))
+        self._check_values(store, [cents], [0, 2, 3, 4, 5, 7], newest=True)
+        assert keys(store, ListRuns(attrs.evolve(EVERYTHING, namespace="tenant-2", values=(cents,)))) == [
+            a_key(8)
+        ]
+
+    def _check_values(
+        self, store: Persistence, values: list[ValueMatch], numbers: list[int], **conditions: Any
+    ) -> None:
+        """Check that these runs match, in both orders, page by page, and in counts."""
+        which = attrs.evolve(EVERYTHING, values=tuple(values), **conditions)
+        expected = [a_key(number) for number in numbers]
+        assert expected == keys(store, ListRuns(which, oldest_first=True)), which
+        assert expected[::-1] == keys(store, ListRuns(which)), which
+        for at_most in (None, 50):
+            assert sum(store.read(CountRuns(which, at_most)).values()) == len(numbers), which
+        if numbers:
+            place = ListPlace(NOW + numbers[0], expected[0])
+            assert expected[1:2] == keys(store, ListRuns(which, after=place, oldest_first=True, limit=1)), (
+                which
+            )
 
     def test_runs_are_found_by_how_their_ids_begin(self, store: Persistence) -> None:
         """Compared character by character: nothing in it is a pattern, and case counts."""

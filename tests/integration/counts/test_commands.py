@@ -706,9 +706,10 @@ def of_kind(kind: OutputKind, data: object, number: int) -> tuple[AttemptOutput,
 
 
 CALL = of_kind("ai_call", AiCallOutput(topic="t", model="m"), 3)
+OBJECT = of_kind("annotation", AnnotationOutput(name="n", value='{"a":1}'), 3)
 NUMBER = of_kind("annotation", AnnotationOutput(name="n", value="1"), 3)
 TEXT = of_kind("annotation", AnnotationOutput(name="n", value='"t"'), 3)
-KEYED = of_kind("annotation", AnnotationOutput(name="n", value="1", key="k"), 3)
+KEYED = of_kind("annotation", AnnotationOutput(name="n", value='{"a":1}', key="k"), 3)
 ARTIFACT = of_kind("artifact", ArtifactOutput(name="a", content_type="a/b", size=1, sha256="a", blob="b"), 1)
 
 
@@ -718,13 +719,14 @@ ARTIFACT = of_kind("artifact", ArtifactOutput(name="a", content_type="a/b", size
     [
         pytest.param((), 0, id="nothing"),
         pytest.param(CALL, 1, id="calls of models"),
-        pytest.param(NUMBER, 1, id="annotations"),
+        pytest.param(OBJECT, 1, id="annotations"),
         # Beside the annotations: the index by which runs are found.
         pytest.param(TEXT, 2, id="texts"),
+        pytest.param((*TEXT, *NUMBER), 2, id="texts and numbers"),
         # Beside the annotations: is there one under the key?
         pytest.param(KEYED, 2, id="under a key"),
         pytest.param(ARTIFACT, 1, id="artifacts"),
-        pytest.param((*CALL, *NUMBER, *ARTIFACT), 3, id="all of it"),
+        pytest.param((*CALL, *OBJECT, *ARTIFACT), 3, id="all of it"),
     ],
 )
 def test_each_kind_of_what_is_said_costs_one_statement_however_much_it_is(
@@ -744,8 +746,8 @@ def test_a_run_is_annotated_in_one_commit(worked: Worked, statements: Statements
         run.annotate({str(number): number for number in range(100)})
 
     assert within.commits == 1
-    # The run, which is asked for twice over; the annotations.
-    assert within.queries == 3
+    # The run, which is asked for twice over; the annotations; the values by which the run is found.
+    assert within.queries == 4
 
 
 def test_what_was_said_is_read_with_few_statements(worked: Worked, statements: Statements) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import anyio
@@ -15,6 +15,7 @@ from typing_extensions import override
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
 from holdfast.hosts.inspection.logs import LogLine
+from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range, ValueFilter
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.decorators import stage
@@ -22,7 +23,9 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
+from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.authoring.workflow_context import workflow_context
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import (
@@ -97,6 +100,49 @@ def test_many_annotations_are_read_page_by_page(open_engine: OpenEngine) -> None
 
     assert [one.value for one in run.annotations()] == list(range(500))
     assert [one.value for one in run.annotations(limit=250)] == list(range(250))
+
+
+def test_runs_are_found_by_values_of_each_kind(open_engine: OpenEngine) -> None:
+    """By those of their starts, of clients, and of functions; an instant is stored as a text in UTC."""
+    when = datetime(2026, 12, 1, 8, tzinfo=timezone(timedelta(hours=2)))
+
+    @workflow
+    async def quote(cents: int) -> str:
+        workflow_context().annotate("cents", cents)
+        workflow_context().annotate("due", when + timedelta(days=cents))
+        return await packed(cents)
+
+    @step
+    def packed(cents: int) -> str:
+        step_context().annotate("tags", ["new", f"of {cents}"])
+        step_context().annotate("packed", when, scope="run")
+        return "packed"
+
+    engine = open_engine(quote).sync
+    with Worker(engine):
+        for cents in (5, 15):
+            assert engine.start(
+                quote(cents), id=str(cents), annotations={"weight": 0.5, "sent": when}
+            ).result()
+    run = engine.handle(quote, "5")
+    run.annotate({"cents": 25, "open": True})
+
+    assert {one.name: one.value for one in run.annotations()}["due"] == "2026-12-06T06:00:00.000000Z"
+    cases: list[tuple[list[str], dict[str, ValueFilter]]] = [
+        (["15"], {"cents": Range(at_least=10, below=20)}),
+        (["15", "5"], {"cents": Range(at_least=10)}),
+        (["5"], {"cents": 5, "open": True, "weight": 0.5}),
+        (["5"], {"due": Range(below=when + timedelta(days=6))}),
+        (["15", "5"], {"packed": when, "sent": when.astimezone(UTC), "tags": "new"}),
+        (["15"], {"tags": OneOf("of 15", "of 16")}),
+        ([], {"tags": Prefix("of 2")}),
+    ]
+    for found, annotations in cases:
+        assert [info.id for info in engine.runs(annotations=annotations)] == found, annotations
+        assert sum(engine.count(annotations=annotations).values()) == len(found)
+    with pytest.raises(UnstorableValueError, match="has no time zone"):
+        run.annotate({"due": datetime(2026, 1, 1)})  # noqa: DTZ001
+    assert engine.cancel_all(annotations={"cents": Range(at_least=10)}).changed == 0
 
 
 def test_what_can_not_be_said_or_asked_for_is_refused(open_engine: OpenEngine) -> None:

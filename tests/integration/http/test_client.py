@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from holdfast import Concurrency, Engine
-from holdfast.client import RunEvent
+from holdfast.client import OneOf, Prefix, Range, RunEvent, ValueFilter
 from holdfast.errors import (
     AccessDeniedError,
     CommandError,
@@ -163,6 +163,9 @@ def test_what_can_not_be_sent_is_refused_before(client: SyncClient) -> None:
         client.handle(report)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
+WHEN = datetime(2026, 12, 1, 8, tzinfo=UTC)
+
+
 @pytest.mark.slow
 def test_a_list_is_read_page_by_page(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_server, "PAGE", 2)
@@ -177,8 +180,33 @@ def test_a_list_is_read_page_by_page(client: SyncClient, monkeypatch: pytest.Mon
     assert list(client.runs(status=iter(["failed"]))) == []
     assert client.preview_all("cancel", ids=iter("14")).total == 2
     assert client.count(id_prefix="3")[RunStatus.RUNNING] == 1
+    assert [run.id for run in client.runs(queue="default", limit=1)] == ["4"]
+    assert list(client.runs(queue="slow")) == []
+    assert list(client.runs(children_of="3")) == []
+    assert client.count(error_code="late", error_type="ValueError")[RunStatus.FAILED] == 0
+    assert client.preview_all("cancel", queue="default").total == 5
     with pytest.raises(InvalidFilterError, match="id_prefix"):
         client.runs(id_prefix="")
+    client.handle(report, "3").annotate(
+        {"cents": 7, "word": "before", "due": WHEN, "tags": ["a", "b"], "ok": True}
+    )
+    client.handle(report, "4").annotate({"cents": 7.5, "word": "after"})
+    cases: list[tuple[list[str], dict[str, ValueFilter]]] = [
+        (["4", "3"], {"cents": Range(at_least=7, below=8)}),
+        (["3"], {"cents": 7}),
+        (["3"], {"cents": Range(at_least=0), "word": "before", "ok": True}),
+        (["3"], {"word": Prefix("bef"), "tags": "b"}),
+        (["4", "3"], {"word": OneOf("before", "after", "later")}),
+        (["3"], {"due": WHEN}),
+        (["3"], {"due": Range(at_least=WHEN, below=WHEN + timedelta(seconds=1))}),
+        ([], {"due": Range(below=WHEN)}),
+    ]
+    for found, annotations in cases:
+        assert [run.id for run in client.runs(annotations=annotations)] == found, annotations
+        assert client.count(annotations=annotations)[RunStatus.RUNNING] == len(found)
+        assert client.preview_all("cancel", annotations=annotations).total == len(found)
+    with pytest.raises(InvalidFilterError, match="annotations for 'cents' is nan"):
+        client.runs(annotations={"cents": float("nan")})
     assert client.count(status=["running", "failed"]) == {"running": 5, "failed": 0}
     assert list(client.in_namespace("elsewhere").runs()) == []
 

@@ -22,6 +22,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.search_values import ValueMatch, ValueSource, code_of, index_key, span_of
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run
 from tests.integration.sql.test_backlog import rows_touched
 from tests.sizes import sized
@@ -91,6 +92,88 @@ BY_ID: Final = {
     "ids": evolve(EVERY, ids=frozenset({"id-7", "id-77", "absent"})),
     "ids and status, newest": evolve(TWO, ids=frozenset({"id-7", "id-77"}), newest=True),
 }
+CENTS: Final = 3
+"""The numbers of so many runs are in a range."""
+
+
+def values(low: float, high: float, name: str = "cents") -> ValueMatch:
+    """A range of numbers: the run with the number n has the value n."""
+    return ValueMatch(source=ValueSource.ANNOTATION, name=name, span=span_of(low, high))
+
+
+_A_FEW: Final = (values(MIDDLE, MIDDLE + CENTS),)
+_ONE_OF: Final = (
+    ValueMatch(source=ValueSource.ANNOTATION, name="cents", codes=tuple(code_of(n) or "" for n in (7, 8, 9))),
+)
+BY_VALUE: Final = {
+    "range": evolve(EVERY, values=_A_FEW),
+    "range, newest": evolve(EVERY, values=_A_FEW, newest=True),
+    "range and status": evolve(TWO, values=_A_FEW),
+    "range and workflow": evolve(RARELY, values=_A_FEW),
+    "range and workflow and status": evolve(RARELY_FAILED, values=_A_FEW),
+    "range and time": evolve(OF_A_TIME, values=_A_FEW),
+    "range and another": evolve(EVERY, values=(*_A_FEW, values(0, MIDDLE + 1))),
+    "range and queue": evolve(EVERY, values=_A_FEW, queue="main"),
+    "one of": evolve(EVERY, values=_ONE_OF),
+    "children": evolve(EVERY, children_of="parent-7"),
+    "children, newest": evolve(EVERY, children_of="parent-7", newest=True),
+    "children and status": evolve(TWO, children_of="parent-7"),
+    "children and workflow and status": evolve(RARELY_FAILED, children_of="parent-7"),
+    "children and range": evolve(EVERY, children_of="parent-7", values=_A_FEW),
+}
+
+
+def value_questions(dialect: Dialect) -> Iterator[tuple[str, SqlQuery]]:
+    """A list in both orders, its second page, and counts of each filter."""
+    for name, which in BY_VALUE.items():
+        for question in (
+            runs_listed(ListRuns(which, limit=LIMIT), dialect),
+            runs_listed(ListRuns(which, limit=LIMIT, oldest_first=True), dialect),
+            runs_listed(ListRuns(which, after=ListPlace(NOW + MIDDLE, "run"), limit=LIMIT), dialect),
+            runs_counted(CountRuns(which), dialect),
+            runs_counted(CountRuns(which, at_most=10_000), dialect),
+        ):
+            assert question is not None
+            yield name, question
+
+
+@pytest.mark.service
+def test_postgres_reads_few_rows_for_a_range_of_few_values(postgres_with_tables: str) -> None:
+    """Also with other filters, whose own indexes would give many more."""
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
+        connection.execute(f"{MANY_RUNS} FROM generate_series(1, {RUNS}) AS n".encode())
+        with (
+            connection.cursor() as cursor,
+            cursor.copy("COPY holdfast_attributes (pair, created_at, run) FROM STDIN") as copy,
+        ):
+            for n in range(1, RUNS + 1):
+                key = index_key(ValueSource.ANNOTATION, NAMESPACE, "cents", code_of(n) or "")
+                copy.write_row((key, NOW + n, f"run{1_000_000 + n}"))
+        children = f"UPDATE holdfast_runs SET parent_run = 'parent-' || created_at % {RUNS // 4}"
+        connection.execute(children.encode())
+        connection.execute("VACUUM ANALYZE holdfast_runs, holdfast_attributes")
+        for name, question in value_questions(POSTGRES):
+            sql = f"EXPLAIN (ANALYZE, FORMAT JSON) {POSTGRES.bound(question.sql)}"
+            answer = connection.execute(sql.encode(), question.parameters).fetchone()
+            assert answer is not None
+            plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+            # The planner may read the runs of the rare workflow first, which are few too.
+            most = 60 + 3 * RUNS // RARE
+            assert rows_touched(plan) <= most, (name, rows_touched(plan), json.dumps(plan, indent=1))
+
+
+def test_sqlite_finds_values_and_children_by_their_indexes(sqlite_with_tables: str) -> None:
+    with closing(sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))) as connection:
+        for name, question in value_questions(SQLITE):
+            sql = f"EXPLAIN QUERY PLAN {question.sql}"
+            plan = [row[3] for row in connection.execute(sql, question.parameters)]
+            searches = [step for step in plan if step.startswith("SEARCH")]
+            found = (
+                "holdfast_runs_of_parent" if "children" in name else "sqlite_autoindex_holdfast_attributes_1"
+            )
+            assert found in searches[0], (name, plan)
+            of_lists = ("holdfast_runs_listed", "holdfast_runs_by_", "SCAN r", "SCAN holdfast", "SCAN valued")
+            assert not any(one in step for step in plan for one in of_lists), (name, plan)
 
 
 def questions(dialect: Dialect) -> Iterator[tuple[str, str, int, SqlQuery]]:

@@ -10,7 +10,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.rules.registry import RULES
 from holdfast.kernel.rules.sinks import registered_by
 from holdfast.ports.actors import Actor
-from holdfast.ports.attempt_output import annotation_texts
+from holdfast.ports.attempt_output import annotation_codes
 from holdfast.ports.changes import Delete
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
 from holdfast.ports.json import canonical
@@ -78,7 +78,7 @@ def test_a_start_names_its_actor_also_as_the_author_of_its_annotations(world: Wo
 
     assert actors(world) == [("run.created", ANN)]
     (stored,) = world.tables().annotations.values()
-    assert annotation_texts((stored,)) == {("n", "v")}
+    assert annotation_codes((stored,)) == {("n", "tv")}
     assert (stored.actor_kind, stored.actor_id) == ("user", "ann")
 
 

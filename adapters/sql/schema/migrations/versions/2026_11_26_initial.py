@@ -135,6 +135,12 @@ def create_runs() -> None:
         "parent IS NOT NULL AND status NOT IN ('completed', 'failed', 'cancelled')",
     )
     index(
+        "holdfast_runs_of_parent",
+        "holdfast_runs",
+        ["namespace", "parent_run", "created_at", "key"],
+        "parent_run IS NOT NULL",
+    )
+    index(
         "holdfast_runs_deadline",
         "holdfast_runs",
         ["deadline"],
