@@ -15,7 +15,14 @@ from holdfast.hosts.execution.output_buffer import OutputBuffer
 from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
-from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor, around_bodies
+from holdfast.hosts.wiring.interceptors import (
+    BodyCall,
+    BodyInterceptor,
+    FunctionInterceptor,
+    around_bodies,
+    around_functions,
+    attributes_of,
+)
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.body_types import Shape
@@ -128,6 +135,7 @@ class Body:
     host: str
     parts: Parts
     interceptors: tuple[BodyInterceptor, ...] = ()
+    around_function: tuple[FunctionInterceptor, ...] = ()
     ends_at: Micros | None = None
     """When the process that runs it must be done, because it may end soon after. None: no limit."""
     read_at: float | None = None
@@ -225,6 +233,7 @@ class Body:
             epoch=attempt.epoch,
             queue=attempt.queue,
             idempotency_key=idempotency_key(attempt),
+            attributes=attributes_of(run.attributes),
         )
 
     def invoked(self) -> object:
@@ -475,6 +484,7 @@ class Bodies:
         self._substitute = substitute
         self._driving = driving
         self._interceptors = around_bodies(core.interceptors)
+        self._around_functions = around_functions(core.interceptors)
         self._parts: Parts | None = None
         renew_in_forks(self)
 
@@ -566,6 +576,7 @@ class Bodies:
             host=self._core.host,
             parts=self.parts,
             interceptors=self._interceptors,
+            around_function=self._around_functions,
             read_at=read_at,
         )
 
