@@ -211,7 +211,7 @@ def around_functions(interceptors: Iterable[Interceptor]) -> tuple[FunctionInter
 def enter_function(
     machine: FunctionMachine, interceptors: Sequence[FunctionInterceptor], namespace: str, run: RunFacts
 ) -> None:
-    """Enter the interceptors of a function, which are left when it leaves memory. FunctionRefusedError if one raises."""
+    """Enter the interceptors of a function, and leave them when it leaves memory. FunctionRefusedError."""
     if interceptors:
         machine.enter(lambda: _entered(interceptors, _function_call(namespace, run)))
 
