@@ -25,6 +25,8 @@ from holdfast.errors import CancelRun, QueryFailedError, RunCancelledError, RunF
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.plugins import BodyCall, FunctionCall, Interceptor
+from holdfast.serverless import ServerlessHost
+from holdfast.testing import World
 
 SOON = 120
 GO = Channel("go", str)
@@ -264,3 +266,24 @@ def test_the_error_of_a_function_is_not_changed(open_engine: OpenEngine) -> None
         pytest.raises(RunFailedError, match="acme"),
     ):
         engine.start(fails(), attributes={"tenant": "acme"}).result(timeout=SOON)
+
+
+def test_it_is_the_same_in_a_serverless_host(url: str, namespace: str) -> None:
+    engine = Engine.open(url, workflows=[parent, own, child], namespace=namespace, interceptors=[Tenants()])
+    host = ServerlessHost(engine, time_limit=60)
+    with engine.sync as runs:
+        one = runs.start(parent(), attributes={"tenant": "acme"})
+        until = time.monotonic() + SOON
+        while one.info().status != "completed":
+            assert time.monotonic() < until
+            host.process_available_jobs(max_jobs=10)
+            host.run_maintenance_tick()
+        assert one.result() == ["acme"] * 7
+
+
+def test_it_is_the_same_in_a_world() -> None:
+    world = World([parent, own, child], interceptors=[Tenants()])
+    with world:
+        assert world.run(parent(), attributes={"tenant": "acme"}) == ["acme"] * 7
+    with World([own, child]) as plain:
+        assert plain.run(own()) == [*["set in the function"] * 3, *["nobody"] * 3]
