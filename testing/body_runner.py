@@ -12,7 +12,7 @@ from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.threads import starts
-from holdfast.hosts.wiring.interceptors import EnteredBodies
+from holdfast.hosts.wiring.interceptors import Entered
 from holdfast.kernel.commands import JobSettle, Outcome
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.running_loops import call_outside
@@ -62,7 +62,7 @@ class InlineBodyRunner:
     def _call(self, body: Body) -> Outcome:
         """Call a sync body here, so that what ends a test ends it in a body too: Ctrl-C, a timeout, `pytest.fail`."""
         current_attempt.set(body.runtime)
-        entered = EnteredBodies()
+        entered = Entered()
         try:
             entered.enter(body.interceptors, body.call)
             value = body.invoked()

@@ -19,6 +19,7 @@ from holdfast.hosts.functions.function_events import call_of_update
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.replay_check import machine_for, replayed
+from holdfast.hosts.wiring.interceptors import FunctionRefusedError, entering
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.queries import Query, UpdateCall, names_of, query_of, update_of
@@ -62,7 +63,7 @@ def answer_query(core: Core, run: Run, name: str, arguments: str) -> str:
     if workflow is None:
         raise core.registry.unknown_workflow(run.workflow, run.version)
     history = read_history(core, run)
-    return run_off_loop(lambda: _answer(history, workflow, name, arguments))
+    return run_off_loop(lambda: _answer(core, history, workflow, name, arguments))
 
 
 @attrs.frozen(kw_only=True)
@@ -260,10 +261,16 @@ def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:
     return code
 
 
-def _answer(history: RunHistory, workflow: Workflow[..., object], name: str, arguments: str) -> str:
-    with replayed(history, workflow) as (machine, _):
-        state, query = _exposed_method(history.id, machine, name, query_of)
-        return _run_query(history, machine, state, query, arguments)
+def _answer(
+    core: Core, history: RunHistory, workflow: Workflow[..., object], name: str, arguments: str
+) -> str:
+    enter = entering(core.interceptors, core.namespace, history.facts)
+    try:
+        with replayed(history, workflow, enter) as (machine, _):
+            state, query = _exposed_method(history.id, machine, name, query_of)
+            return _run_query(history, machine, state, query, arguments)
+    except FunctionRefusedError as refused:
+        raise QueryFailedError(history.id, name, str(refused)) from refused
 
 
 def _run_query(
@@ -298,7 +305,10 @@ def _check(
 
     The replayed function is cached, so the next check only applies the new history rows.
     """
-    replay = _current_replay(client, run, workflow)
+    try:
+        replay = _current_replay(client, run, workflow)
+    except FunctionRefusedError as refused:
+        raise QueryFailedError(run.id, call.update, str(refused)) from refused
     is_kept = False
     try:
         if idempotency_key is not None and idempotency_key in replay.keys:
@@ -341,6 +351,7 @@ def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -
         drive = FunctionReplay(machine, text_of)
         replay = CachedReplay(run=run.key, workflow=workflow, drive=drive, machine=machine)
         try:
+            entering(client.core.interceptors, run.namespace, history.facts)(machine)
             replay.drive.open(new_rows)
             if replay.drive.fault is not None:
                 raise replay.drive.fault

@@ -16,7 +16,14 @@ from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.execution.trigger_firing import TriggerFirer
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
-from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor, around_bodies
+from holdfast.hosts.wiring.interceptors import (
+    BodyCall,
+    BodyInterceptor,
+    FunctionInterceptor,
+    around_bodies,
+    around_functions,
+    attributes_of,
+)
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.body_types import Shape
@@ -131,6 +138,7 @@ class Body:
     host: str
     parts: Parts
     interceptors: tuple[BodyInterceptor, ...] = ()
+    around_function: tuple[FunctionInterceptor, ...] = ()
     ends_at: Micros | None = None
     """When the process that runs it must be done, because it may end soon after. None: no limit."""
     read_at: float | None = None
@@ -228,6 +236,7 @@ class Body:
             epoch=attempt.epoch,
             queue=attempt.queue,
             idempotency_key=idempotency_key(attempt),
+            attributes=attributes_of(run.attributes),
         )
 
     def invoked(self) -> object:
@@ -478,6 +487,7 @@ class Bodies:
         self._substitute = substitute
         self._driving = driving
         self._interceptors = around_bodies(core.interceptors)
+        self._around_functions = around_functions(core.interceptors)
         self._parts: Parts | None = None
         renew_in_forks(self)
 
@@ -570,6 +580,7 @@ class Bodies:
             host=self._core.host,
             parts=self.parts,
             interceptors=self._interceptors,
+            around_function=self._around_functions,
             read_at=read_at,
         )
 

@@ -75,6 +75,7 @@ from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
 from holdfast.hosts.text import first_of
+from holdfast.hosts.wiring.interceptors import FunctionRefusedError
 from holdfast.kernel.commands import (
     Blocked,
     EventAppend,
@@ -266,6 +267,8 @@ class _Driver:
             return blocked(error.code, str(error))
         except (UnreadableValueError, UnreadableRowError) as error:
             return blocked(error.code, str(error))
+        except FunctionRefusedError as refused:
+            return blocked("interceptor_failed", str(refused))
         except HoldfastError as error:
             return self._body.failed(error)
         with self._parts.run_notifier.listening(

@@ -10,6 +10,7 @@ from holdfast.hosts.execution.function_cache import IdleFunction
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher
 from holdfast.hosts.functions.function_events import Texts
 from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.wiring.interceptors import enter_function
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.functions.run_facts import facts_of
 from holdfast.kernel.history import events
@@ -127,11 +128,12 @@ def _replayed(
     history = () if is_new else rows_after(body, 0)
     # Kept rows were recorded with the seed of the first generation: random values must come out the same.
     first = history[0] if run.kept_rows and history else None
+    facts = facts_of(run)
     machine = _code(body).machine(
         body.work.input,
         began_at=run.created_at if first is None else first.at,
         seed=run.key if first is None else first.run,
-        run=facts_of(run),
+        run=facts,
     )
     drive = FunctionReplay(machine, text)
     drive.know(run)
@@ -139,6 +141,7 @@ def _replayed(
     drive.report_to(body.runtime, after=max(run.reported_row, run.first_row - 1) or -1)
     known(drive)
     try:
+        enter_function(machine, body.around_function, run.namespace, facts)
         # An earlier attempt may have started steps without a row: only the first may add messages to the first turn.
         now, begins = body.parts.trusted_now(), body.attempt.epoch == 1
         drive.open(history, seen=0 if history else 1, now=now, begins=begins)

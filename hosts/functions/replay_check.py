@@ -4,7 +4,7 @@ The rows reach the function through `FunctionReplay`, as in live runs, so code t
 """
 
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -137,14 +137,25 @@ def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> ReplayR
         )
 
 
+def unchanged(machine: FunctionMachine) -> FunctionMachine:
+    """Return a machine as it is, without interceptors."""
+    return machine
+
+
 @contextmanager
 def replayed(
-    history: RunHistory, workflow: Workflow[..., object]
+    history: RunHistory,
+    workflow: Workflow[..., object],
+    enter: Callable[[FunctionMachine], object] = unchanged,
 ) -> Generator[tuple[FunctionMachine, FunctionReplay]]:
-    """Replay a history, and close the replay at the end of the block. Raises what the replay failed with."""
+    """Replay a history, and close the replay at the end of the block. Raises what the replay failed with.
+
+    `enter` is called with the machine before it begins, for interceptors of the function.
+    """
     machine = machine_for(history, workflow)
     drive = FunctionReplay(machine, text_of)
     try:
+        enter(machine)
         drive.open(history.rows)
         if drive.fault is not None:
             raise drive.fault

@@ -14,6 +14,7 @@ from holdfast.hosts.functions.history_document import read_history
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.replay_check import replayed
+from holdfast.hosts.wiring.interceptors import FunctionRefusedError, entering
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.steps import Step
@@ -84,12 +85,14 @@ def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
         history, plan = read_history(core, run), core.inputs.plan(run.plan)
         policies = StepPolicies(stage_of(plan.node(plan.function or "")).steps)
 
+        enter = entering(core.interceptors, run.namespace, history.facts)
+
         def look() -> OpenCalls | None:
-            with replayed(history, workflow) as (machine, drive):
+            with replayed(history, workflow, enter) as (machine, drive):
                 return None if drive.is_over else _waits(machine, drive, policies, now, history.rows[-1].at)
 
         return run_off_loop(look)
-    except HoldfastError:
+    except (HoldfastError, FunctionRefusedError):
         return None
 
 

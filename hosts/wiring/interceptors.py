@@ -1,18 +1,22 @@
-"""Interceptors around the dispatch of commands and around bodies: for logging, metrics, tracing, policies.
+"""Interceptors around the dispatch of commands, bodies and durable functions: for logging, tracing, policies.
 
-Both are context managers. An exception on entering refuses the batch or fails the attempt. An exception on leaving is
-logged, and the stored result stands: an interceptor can't lose acknowledged work.
+All are context managers. An exception on entering refuses the batch, fails the attempt, or blocks the run of the
+function. An exception on leaving is logged, and the stored result stands: an interceptor can't lose acknowledged work.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import attrs
 
 from holdfast.kernel.commands import Command
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.run_facts import RunFacts
+from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.errors import CommandError, InvalidArgumentError
+from holdfast.ports.json import parse
 from holdfast.ports.validation import several
 
 R = TypeVar("R")
@@ -85,6 +89,7 @@ class BodyCall:
         queue: The queue of the job.
         idempotency_key: The same as in the context of the body.
         step: The name of the step; None for a stage.
+        attributes: The attributes of the run, by name.
     """
 
     namespace: str
@@ -100,6 +105,30 @@ class BodyCall:
     queue: str
     idempotency_key: str
     step: str | None = None
+    attributes: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
+
+
+@attrs.frozen(kw_only=True)
+class FunctionCall:
+    """A durable function that is about to be called, for the first time or for a replay.
+
+    Attributes:
+        namespace: The namespace.
+        run_id: The run id.
+        workflow: The name of the workflow.
+        version: The version of the workflow.
+        generation: The generation of the run, from 1.
+        parent: The id of the run that started it as a child run; None if none did.
+        attributes: The attributes of the run, by name.
+    """
+
+    namespace: str
+    run_id: str
+    workflow: str
+    version: str
+    generation: int
+    parent: str | None
+    attributes: Mapping[str, str] = attrs.field(hash=False)
 
 
 @runtime_checkable
@@ -123,18 +152,35 @@ class BodyInterceptor(Protocol):
         ...
 
 
-Interceptor: TypeAlias = DispatchInterceptor | BodyInterceptor
+@runtime_checkable
+class FunctionInterceptor(Protocol):
+    """An interceptor with a method `function`, which wraps a durable function for as long as it is in memory.
+
+    It is called again for each replay, in any thread, and must neither block nor do any input or output.
+    """
+
+    def function(self, call: FunctionCall, /) -> AbstractContextManager[object]:
+        """Return a context manager around the function. An exception on entering it blocks the run."""
+        ...
+
+
+Interceptor: TypeAlias = DispatchInterceptor | BodyInterceptor | FunctionInterceptor
+
+_METHODS: Final = "with a method `dispatch`, `body` or `function`"
+
+
+class FunctionRefusedError(Exception):
+    """An interceptor raised on entering a durable function. Its text names that exception, which is its cause."""
 
 
 def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
-    """Return the interceptors as a tuple. Raises InvalidArgumentError if one has neither method."""
-    words = "a list of interceptors, which are objects with a method `dispatch` or `body`"
+    """Return the interceptors as a tuple. Raises InvalidArgumentError if one has none of the methods."""
+    words = f"a list of interceptors, which are objects {_METHODS}"
     checked = several("Engine", "interceptors", interceptors, words)
     for one in checked:
-        if isinstance(one, type) or not isinstance(one, DispatchInterceptor | BodyInterceptor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidArgumentError(
-                "interceptors", f"an interceptor is an object with a method `dispatch` or `body`, not {one!r}"
-            )
+        kinds = DispatchInterceptor | BodyInterceptor | FunctionInterceptor
+        if isinstance(one, type) or not isinstance(one, kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgumentError("interceptors", f"an interceptor is an object {_METHODS}, not {one!r}")
     return checked
 
 
@@ -157,6 +203,55 @@ def around_bodies(interceptors: Iterable[Interceptor]) -> tuple[BodyInterceptor,
     return tuple(one for one in interceptors if isinstance(one, BodyInterceptor))
 
 
+def around_functions(interceptors: Iterable[Interceptor]) -> tuple[FunctionInterceptor, ...]:
+    """Return the interceptors that wrap durable functions, the first outermost."""
+    return tuple(one for one in interceptors if isinstance(one, FunctionInterceptor))
+
+
+def enter_function(
+    machine: FunctionMachine, interceptors: Sequence[FunctionInterceptor], namespace: str, run: RunFacts
+) -> None:
+    """Enter the interceptors of a function, and leave them when it leaves memory. FunctionRefusedError."""
+    if interceptors:
+        machine.enter(lambda: _entered(interceptors, _function_call(namespace, run)))
+
+
+def entering(
+    interceptors: Iterable[Interceptor], namespace: str, run: RunFacts
+) -> Callable[[FunctionMachine], None]:
+    """Return what enters the interceptors of a durable function that is replayed for a query, for example."""
+    around = around_functions(interceptors)
+    return lambda machine: enter_function(machine, around, namespace, run)
+
+
+def attributes_of(stored: str | None) -> Mapping[str, str]:
+    """Return the attributes of a run, which are stored as JSON text or None."""
+    return {} if stored is None else cast("dict[str, str]", parse(stored))
+
+
+def _function_call(namespace: str, run: RunFacts) -> FunctionCall:
+    return FunctionCall(
+        namespace=namespace,
+        run_id=run.id,
+        workflow=run.workflow,
+        version=run.version,
+        generation=run.generation,
+        parent=run.parent,
+        attributes=attributes_of(run.attributes),
+    )
+
+
+def _entered(interceptors: Iterable[FunctionInterceptor], call: FunctionCall) -> Callable[[], None]:
+    entered = Entered()
+    try:
+        for interceptor in interceptors:
+            entered.enter_one(interceptor.function(call))
+    except Exception as error:  # noqa: BLE001  # an interceptor may raise anything
+        failed = entered.leave_failed(error)
+        raise FunctionRefusedError(f"an interceptor of the function raised {error_words(failed)}") from failed
+    return entered.leave
+
+
 def _through(
     chain: tuple[DispatchInterceptor, ...], commands: Sequence[Command[Any]], proceed: Proceed
 ) -> list[Answer]:
@@ -177,8 +272,8 @@ def _through(
     return answers
 
 
-class EnteredBodies:
-    """The interceptors that were entered around one body."""
+class Entered:
+    """The interceptors that were entered around one body or durable function."""
 
     def __init__(self) -> None:
         self._managers: list[AbstractContextManager[object]] = []
@@ -186,12 +281,15 @@ class EnteredBodies:
     def enter(self, interceptors: Iterable[BodyInterceptor], call: BodyCall) -> None:
         """Enter the interceptors. If one raises, those before it must still be left."""
         for interceptor in interceptors:
-            manager = interceptor.body(call)
-            manager.__enter__()
-            self._managers.append(manager)
+            self.enter_one(interceptor.body(call))
+
+    def enter_one(self, manager: AbstractContextManager[object]) -> None:
+        """Enter a context manager, within those before it."""
+        manager.__enter__()
+        self._managers.append(manager)
 
     def leave(self) -> None:
-        """Leave the interceptors after the body has returned."""
+        """Leave the interceptors."""
         for manager in reversed(self._managers):
             _leave(manager, None)
 
@@ -208,7 +306,7 @@ async def within(
     """Run `act` within interceptors. It sees the context variables that they set, also in a thread."""
     if not interceptors:
         return await act()
-    entered = EnteredBodies()
+    entered = Entered()
     try:
         entered.enter(interceptors, call())
         result = await act()

@@ -135,6 +135,8 @@ class FunctionMachine:
     failures: Sequence[tuple[str, BaseException]] = ()
     """Errors of tasks that were not retrieved when the function ended, with the names of the tasks' functions."""
     _cancelled_with: tuple[object, ...] = ()
+    _leave: Callable[[], object] | None = None
+    """What is called in the function's context when it leaves memory."""
 
     def __init__(
         self,
@@ -253,6 +255,14 @@ class FunctionMachine:
     def refuse_update(self, call: str, rejected: Raised) -> None:
         """Reject an update when it is fed, because that is recorded: its arguments could not be decoded."""
         self._loop.updates.rejected[call] = rejected
+
+    def enter(self, around: Callable[[], Callable[[], object]]) -> None:
+        """Call `around` in the function's context before `begin`, and what it returns when the function is evicted.
+
+        The function, its compensations, updates and queries see the context variables that `around` sets. The function
+        is also evicted when it has ended. Raises what `around` raises.
+        """
+        self._leave = self._context.run(around)
 
     def begin(
         self,
@@ -424,9 +434,13 @@ class FunctionMachine:
         check_thread()
         if self._loop.is_running():  # in another thread
             self.give_up()
-        elif self in _IN_MEMORY:
+            return
+        if self in _IN_MEMORY:
             _IN_MEMORY.remove(self)
             self._loop.evict(self._context)
+        if (leave := self._leave) is not None:
+            self._leave = None
+            self._context.run(leave)
 
     @property
     def turn(self) -> int:

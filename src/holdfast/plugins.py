@@ -1,7 +1,7 @@
 """Hooks: interceptors, logging handlers, prices and redaction of model calls, counts of a worker."""
 
 from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
-from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch, Interceptor
+from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch, FunctionCall, Interceptor
 from holdfast.hosts.worker.worker import WorkerStats
 from holdfast.kernel.authoring.ai import Price, Redact
 
@@ -9,6 +9,7 @@ __all__ = [
     "AttemptLogHandler",
     "BodyCall",
     "CommandBatch",
+    "FunctionCall",
     "Interceptor",
     "Price",
     "Redact",
