@@ -105,7 +105,7 @@ class Engine(EngineMethods):
                 omitted. A run keeps the policy with which it was started.
             prices: Prices by model name, for model calls that are logged without a cost.
             redact: Removes data from the prompts, responses, errors and metadata of model calls before they are stored.
-            interceptors: Wrap every dispatch of commands and every body; the first is the outermost.
+            interceptors: Wrap dispatches of commands, bodies and durable functions; the first is the outermost.
             patience: How long a call retries while the database is unavailable before it raises UnavailableError, a
                 timedelta or a number of seconds; 30 s if omitted.
 

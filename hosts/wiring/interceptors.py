@@ -179,7 +179,7 @@ def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor
     checked = several("Engine", "interceptors", interceptors, words)
     for one in checked:
         kinds = DispatchInterceptor | BodyInterceptor | FunctionInterceptor
-        if isinstance(one, type) or not isinstance(one, kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(one, type) or not isinstance(one, kinds):
             raise InvalidArgumentError("interceptors", f"an interceptor is an object {_METHODS}, not {one!r}")
     return checked
 
