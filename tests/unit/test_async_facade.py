@@ -16,6 +16,7 @@ from holdfast.hosts.client.sync_namespaces import SyncNamespaces
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.client.sync_schedule_handle import SyncScheduleHandle
 from holdfast.hosts.client.sync_transactional_engine import SyncTransactionalEngine
+from holdfast.hosts.client.sync_triggers import SyncTriggers
 from holdfast.hosts.client.transactional_engine import TransactionalEngine
 from holdfast.kernel.authoring.ai import Ai, AsyncAi
 from holdfast.kernel.authoring.artifacts import Artifacts, AsyncArtifacts
@@ -106,7 +107,7 @@ def test_what_the_tool_treats_specially_exists() -> None:
         FACADES,
         (
             *(SyncEngine, SyncRunHandle, SyncScheduleHandle, SyncTransactionalEngine),
-            *(SyncLimits, SyncKeys, SyncNamespaces),
+            *(SyncLimits, SyncTriggers, SyncKeys, SyncNamespaces),
         ),
         strict=True,
     ):
