@@ -375,10 +375,8 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
     },
     TriggerRow: {
         **dict.fromkeys(("topic", "selection", "workflow", "start", "recent", "changes"), ""),
-        **dict.fromkeys(
-            ("since", "next_number", "started", "refused", "created_at", "updated_at"),
-            0,
-        ),
+        "next_number": NUMBER_MAX,  # no message has it, so nothing is started
+        **dict.fromkeys(("since", "started", "refused", "created_at", "updated_at"), 0),
         **dict.fromkeys(("paused", "problem", "declared")),
     },
     Stream: {

@@ -8,7 +8,7 @@ lock of the trigger, that the trigger is still where it was.
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from holdfast.hosts.text import counted
@@ -21,13 +21,19 @@ from holdfast.kernel.rules.triggers import trigger_run_id
 from holdfast.kernel.topics.selections import is_selected, texts_from
 from holdfast.kernel.topics.trigger_data import trigger_start
 from holdfast.kernel.values import decode_input
-from holdfast.ports.errors import CommandError, HoldfastError, InvalidArgumentError, InvalidValueError
+from holdfast.ports.errors import (
+    CommandError,
+    HoldfastError,
+    InvalidArgumentError,
+    InvalidValueError,
+    UnstorableValueError,
+)
 from holdfast.ports.queries.triggers import ListNumberedMessages, ListTriggers, TriggerEntry
 from holdfast.ports.records.run import attribute_texts
 from holdfast.ports.records.topic import TopicMessageRow
 from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import Payload
-from holdfast.ports.structs import evolve
+from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 KNOWN_FOR: Final = 5.0
@@ -96,13 +102,19 @@ class TriggerFirer:
     def _fire(self, entry: TriggerEntry) -> bool:
         """Start the runs of the next messages of a trigger. Return whether there may be more."""
         row, kernel = entry.row, self._core.kernel
+        try:
+            trigger = _Trigger(row, texts_from(row.selection), trigger_start(row))
+        except (CommandError, AttributeError, *PARSE_ERRORS) as error:
+            # It stays where it is, so that no message is lost: the doctor names it.
+            _log.error("trigger %s can't be read: %s", row.name, error)
+            return False
         most = min(MESSAGES_MAX, self._core.topic_deliveries)
         number, started = row.next_number, 0
         is_moving = True
         for _ in range(ROUNDS_MAX):
             query = ListNumberedMessages(namespace=row.namespace, topic=row.topic, number=number, limit=most)
             messages = self._core.stores.persistence.read(query)
-            commands = list(self._commands(row, number, messages, entry.last))
+            commands = list(self._commands(trigger, number, messages, entry.last))
             if not commands:
                 break
             answers = kernel.dispatch_many(commands)
@@ -133,13 +145,14 @@ class TriggerFirer:
         return True
 
     def _commands(
-        self, row: TriggerRow, number: int, messages: Sequence[TopicMessageRow], last: int
+        self, trigger: "_Trigger", number: int, messages: Sequence[TopicMessageRow], last: int
     ) -> Iterator[TriggerFire]:
         """Yield the commands for messages from a number on, in their order."""
+        row = trigger.row
         for message in messages:
-            if message.number is None or not _selects(row, message):
+            if message.number is None or not trigger.selects(message):
                 continue
-            start, refused = self._start(row, message)
+            start, refused = self._start(trigger, message)
             yield TriggerFire(
                 namespace=row.namespace,
                 trigger=row.name,
@@ -156,18 +169,16 @@ class TriggerFirer:
         if following > number:
             yield TriggerFire(namespace=row.namespace, trigger=row.name, expected=number, next=following)
 
-    def _start(self, row: TriggerRow, message: TopicMessageRow) -> tuple[RunCreate | None, str]:
+    def _start(self, trigger: "_Trigger", message: TopicMessageRow) -> tuple[RunCreate | None, str]:
         """Return the command that starts the run of a message, or why there can be none."""
-        where = f"message {message.number} of topic {row.topic!r}"
         try:
-            return self._start_of(row, message), ""
-        except (InvalidValueError, InvalidArgumentError, CommandError) as error:
+            return self._start_of(trigger, message), ""
+        except (InvalidValueError, UnstorableValueError, InvalidArgumentError) as error:
+            where = f"message {message.number} of topic {message.topic!r}"
             return None, f"{where}: {error}"[:_REASON_MAX]
-        except PARSE_ERRORS as error:
-            return None, f"{where}: the trigger can't be read: {error}"[:_REASON_MAX]
 
-    def _start_of(self, row: TriggerRow, message: TopicMessageRow) -> RunCreate:
-        core = self._core
+    def _start_of(self, trigger: "_Trigger", message: TopicMessageRow) -> RunCreate:
+        core, row, start = self._core, trigger.row, trigger.start
         definition = core.registry.find_workflow(row.workflow)
         if definition is None:
             raise core.registry.unknown_workflow(row.workflow)
@@ -177,7 +188,6 @@ class TriggerFirer:
         text = definition.input_text(value)
         gathers = isinstance(definition, Workflow) and definition.gather is not None
         payload = self._stored(row, message, text)
-        start = trigger_start(row)
         return evolve(
             start,
             namespace=row.namespace,
@@ -203,11 +213,19 @@ class TriggerFirer:
         return payloads.put(text, BlobOwner(namespace=row.namespace, run=run, stage="input", epoch=0))
 
 
-def _selects(row: TriggerRow, message: TopicMessageRow) -> bool:
-    """Whether a trigger selects a message. One that is damaged is not selected."""
-    if message.at < row.since:
-        return False
-    try:
-        return is_selected(texts_from(row.selection), texts_from(message.attributes))
-    except (*PARSE_ERRORS, AttributeError):
-        return False
+@frozen
+class _Trigger:
+    """A trigger whose row can be read."""
+
+    row: TriggerRow
+    selected: Mapping[str, str]
+    start: RunCreate
+
+    def selects(self, message: TopicMessageRow) -> bool:
+        """Whether it selects a message. If the attributes of a message are damaged, it has none."""
+        if message.at < self.row.since:
+            return False
+        try:
+            return is_selected(self.selected, texts_from(message.attributes))
+        except (AttributeError, *PARSE_ERRORS):
+            return not self.selected

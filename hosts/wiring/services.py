@@ -211,7 +211,7 @@ class Core:
         self.connect()
         assert self.listener is not None  # it is made once, for all namespaces
         core = copy(self)
-        core.namespace = namespace
+        core.namespace, core.known_triggers = namespace, NO_TRIGGERS_KNOWN
         return core
 
     def observe(self, interceptor: Interceptor) -> None:

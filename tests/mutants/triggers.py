@@ -33,7 +33,7 @@ TRIGGERS: Final = (
         "trigger-fires-for-earlier-messages",
         "A trigger starts runs for messages that were published before it begins.",
         ("X7",),
-        Edit(FIRING, "    if message.at < row.since:\n        return False\n", ""),
+        Edit(FIRING, "        if message.at < self.row.since:\n            return False\n", ""),
     ),
     _mutant(
         "trigger-selects-every-message",

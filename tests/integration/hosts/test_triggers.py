@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import anyio
 import attrs
@@ -20,6 +21,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.topics import Topic
 from holdfast.kernel.authoring.triggers import Trigger
 from holdfast.kernel.commands import TriggerResume
+from holdfast.ports.changes import Update
 from holdfast.ports.errors import (
     DefinitionError,
     InvalidArgumentError,
@@ -27,6 +29,9 @@ from holdfast.ports.errors import (
     TriggerNotFoundError,
     UnknownWorkflowError,
 )
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.records.trigger import TriggerName
+from holdfast.ports.tables import TRIGGERS
 from tests.integration.hosts.conftest import OpenEngine
 
 SOON = 30
@@ -343,3 +348,31 @@ async def test_a_purged_namespace_has_no_triggers(open_engine: OpenEngine) -> No
         await inside.triggers.put(SHIP)
         assert await engine.namespaces.delete(inside.core.namespace, purge=True) in (True, False)
         assert [one async for one in inside.triggers.list()] == []
+
+
+@pytest.mark.parametrize("damage", [{"start": "{"}, {"start": "5"}, {"selection": "["}, {"selection": "7"}])
+async def test_a_trigger_that_can_not_be_read_loses_no_message_and_holds_up_no_other(
+    open_engine: OpenEngine, damage: dict[str, str]
+) -> None:
+    engine = open_engine(ship)
+    async with engine:
+        await engine.triggers.put(SHIP)
+        await engine.triggers.put(Trigger("whole", orders, ship))
+        before = write(engine, **damage)
+        await published(engine, "a")
+        assert await ids(engine) == ["whole/orders/1"]
+        assert (await engine.triggers.get("ship-nz")).behind == 1
+        write(engine, **before)
+        TriggerFirer(engine.core).fire()
+        assert await ids(engine) == ["whole/orders/1", "ship-nz/orders/1"]
+
+
+def write(engine: Engine, **columns: Any) -> dict[str, Any]:
+    """Write texts into the row of the trigger past the rules; return those that it had."""
+
+    def work(tx: Transaction) -> dict[str, Any]:
+        (row,) = tx.lock(TRIGGERS, [TriggerName(engine.core.namespace, "ship-nz")])
+        tx.apply([Update(attrs.evolve(row, **columns))])
+        return {name: getattr(row, name) for name in columns}
+
+    return engine.core.stores.persistence.transact(work)
