@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from docs.examples.live_demo.seed import seed, seed_blocked
-from docs.examples.live_demo.shop import SCHEDULES, WORKFLOWS
+from docs.examples.live_demo.shop import SCHEDULES, WORKFLOWS, invoice
 
-from holdfast import Engine, Worker
+from holdfast import Engine, Topic, Trigger, Worker
 from holdfast.hosts.http.operations import Operation
 from holdfast.http import asgi_app
 from tests.integration.http.live import served
@@ -21,6 +21,7 @@ NAMES: Final = {
     "runs": RUN_IDS,
     "workflows": ("order", "refund"),
     "schedules": ("traffic", "nightly"),
+    "triggers": ("invoices",),
     "queues": ("default",),
     "limits": ("queue:default",),
 }
@@ -58,6 +59,8 @@ def shop(store: str) -> Generator[Engine]:
     seed(store)
     engine = Engine.open(store, workflows=WORKFLOWS, schedules=SCHEDULES)
     with engine.sync as sync, Worker(engine):
+        sync.triggers.put(Trigger("invoices", Topic("orders", str), invoice))
+        sync.publish(Topic("news", str)("the shop is open"))
         wanted = {"order-1": "completed", "order-2": "failed", "price-1": "blocked"}
         wait_until(lambda: wanted.items() <= {one.id: one.status.value for one in sync.runs()}.items())
         yield engine

@@ -34,6 +34,7 @@ _SECTIONS: Final = (
     ("runs", "Runs"),
     ("workflows", "Workflows"),
     ("schedules", "Schedules"),
+    ("topics", "Topics"),
     ("queues", "Queues"),
     ("workers", "Workers"),
     ("events", "Events"),

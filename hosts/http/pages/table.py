@@ -18,6 +18,7 @@ from holdfast.hosts.http.pages import (
     runs,
     schedules,
     sign_in,
+    topics,
     workers,
     workflows,
 )
@@ -33,6 +34,7 @@ PAGE_OPERATIONS: Final[Table] = (
     *run_messages.OPERATIONS,
     *workflows.OPERATIONS,
     *schedules.OPERATIONS,
+    *topics.OPERATIONS,
     *queues.OPERATIONS,
     *workers.OPERATIONS,
     *events.OPERATIONS,

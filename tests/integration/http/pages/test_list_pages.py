@@ -6,14 +6,14 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from holdfast import Engine, Every, Schedule, Worker, workflow
+from holdfast import Engine, Every, Schedule, Topic, Trigger, Worker, workflow
 from holdfast.http import asgi_app
 from tests.integration.http.api import NAMESPACE
 from tests.integration.http.pages.form_person import BASE, Person, Seen
 
 pytestmark = pytest.mark.anyio
 
-PAGES = (BASE, "runs", "workflows", "schedules", "queues", "workers", "events")
+PAGES = (BASE, "runs", "workflows", "schedules", "topics", "queues", "workers", "events")
 SERVER_PAGES = ("/ui/namespaces", "/ui/keys", "/ui/audit")
 
 
@@ -65,6 +65,39 @@ async def test_the_overview_names_what_needs_a_person(engine: Engine, person: Pe
         next(iter(engine.sync.runs()))
         engine.sync.start(report("again")).result()
     assert "completed" in (await person.opens(BASE)).text
+
+
+async def test_topics_are_listed_with_what_their_messages_start(engine: Engine, person: Person) -> None:
+    empty = await person.opens("topics")
+    assert "No topic has messages or subscriptions." in empty.text
+    assert "No messages start runs." in empty.text
+    days = Topic("days", str)
+    engine.sync.triggers.put(Trigger("reports", days, report))
+    engine.sync.publish(days("today"))
+    seen = await person.opens("topics")
+    assert "reports" in seen.text
+    assert "days" in seen.text
+
+
+async def test_a_trigger_is_paused_resumed_and_removed(engine: Engine, person: Person) -> None:
+    days = Topic("days", str)
+    engine.sync.triggers.put(Trigger("reports", days, report))
+    engine.sync.publish(days("today"))
+    engine.sync.publish(Topic("days", int)(5))
+    for shown in ("reports/days/1", "started", "refused", "message 2 of topic 'days'", "created"):
+        assert shown in (await person.opens("triggers/reports")).text
+    seen = await person.opens("triggers/reports")
+    assert (await person.sends(seen.form("triggers/reports/pause"), reason="closed")).status_code == 303
+    engine.sync.publish(days("tomorrow"))
+    seen = await person.opens("triggers/reports")
+    for shown in ("paused", "closed"):
+        assert shown in seen.text
+    assert (await person.sends(seen.form("triggers/reports/resume"), skip="true")).status_code == 303
+    info = engine.sync.triggers.get("reports")
+    assert (info.state, info.started, info.next_number) == ("active", 1, 4)
+    seen = await person.opens("triggers/reports")
+    assert (await person.sends(seen.form("triggers/reports"))).status_code == 303
+    await person.opens("triggers/reports", status=404)
 
 
 async def test_a_schedule_is_paused_resumed_triggered_and_removed(engine: Engine, person: Person) -> None:
