@@ -20,7 +20,7 @@ from holdfast.hosts.http.pages.components import (
     table,
 )
 from holdfast.hosts.http.pages.forms import action_form, check_box, folded_form, text_field
-from holdfast.hosts.http.pages.html import Html, el, join
+from holdfast.hosts.http.pages.html import Html, Link, el, join
 from holdfast.hosts.http.pages.page import Answer, Page
 from holdfast.hosts.http.pages.shell import page_operation
 from holdfast.hosts.http.topic_operations import list_topics
@@ -61,6 +61,10 @@ def topics_page(page: Page[TopicsPageQuery]) -> Answer:
     ]
     heads = ("Topic", "Last number", "Messages", "Undelivered", "Since", "Subscriptions")
     to = partial(links.page, "topics")
+
+    def of_triggers(after: str | None = None) -> Link:
+        return to(after=query.after or None, triggers_after=after)
+
     content = join(
         el("h1", "Topics"),
         region(
@@ -70,7 +74,7 @@ def topics_page(page: Page[TopicsPageQuery]) -> Answer:
         el("h2", "Triggers"),
         region("triggers", _triggers(page, tuple(map(page.shown, triggers.items)))),
         list_nav(
-            lambda **place: to(after=query.after or None, triggers_after=place.get("after")),
+            of_triggers,
             query.triggers_after,
             triggers.next,
         ),
