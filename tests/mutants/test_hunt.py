@@ -13,7 +13,6 @@ CANARY_SEEDS = 30
 """More seeds than it takes; if they do not find it, the simulator has lost the ability to."""
 
 SAMPLE = (
-    "heartbeat-ignores-epoch",
     "rerun-keeps-output-of-its-stage",
     "rerun-keeps-old-generation-active",
     "delivered-before-sent",

@@ -22,6 +22,7 @@ SEEDS = sized(30, 60)
 ENOUGH = sized(8, 20)
 RARELY = {
     FaultKind.REFUSED: sized(2, 5),
+    FaultKind.POISON: sized(4, 15),
     FaultKind.BLOB_FAILS: sized(6, 15),
     FaultKind.BLOB_MISSING: sized(2, 4),
     FaultKind.BLOB_CORRUPT: sized(2, 4),
