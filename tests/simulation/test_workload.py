@@ -44,6 +44,7 @@ Each of these arrows has a test of its own, of the kernel or of the promises of 
 """
 RARE: set[Arrow] = {
     ("a job", "queued", "limited"),
+    ("a job", "sleeping", "limited"),
     ("a job", "limited", "paused"),
     ("a job", "limited", None),
     ("a job", "paused", "limited"),
