@@ -14,7 +14,7 @@ from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import starts
-from holdfast.hosts.execution.trigger_firing import TriggerFirer
+from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner

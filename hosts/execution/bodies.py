@@ -13,7 +13,7 @@ from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_f
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.output_buffer import OutputBuffer
 from holdfast.hosts.execution.step_policies import StepPolicies
-from holdfast.hosts.execution.trigger_firing import TriggerFirer
+from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
 from holdfast.hosts.wiring.interceptors import (

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.execution.topic_delivery import deliver_topics
-from holdfast.hosts.execution.trigger_firing import TriggerFirer
+from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.commands import Command, FollowUp, RunRemoved, follow_up_of
 from holdfast.ports.errors import CommandError, HoldfastError

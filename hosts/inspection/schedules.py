@@ -15,7 +15,7 @@ from holdfast.kernel.calendars.specs import Cron, Every, Spec
 from holdfast.kernel.commands import Missed, Overlap, SchedulePolicy
 from holdfast.kernel.schedules.row_data import (
     NominalOutcome,
-    ScheduleChange,
+    OperatorChange,
     is_over,
     pause_of,
     policy_of,
@@ -195,7 +195,7 @@ def schedule_info(row: ScheduleRow) -> ScheduleInfo:
         failures=row.failures,
         declared=row.declared is not None,
         recent=tuple(map(_nominal_time, values_of(row.recent, NominalOutcome))),
-        changes=tuple(map(_change, values_of(row.changes, ScheduleChange))),
+        changes=tuple(map(_change, values_of(row.changes, OperatorChange))),
         created_at=instant(row.created_at),
         updated_at=instant(row.updated_at),
     )
@@ -342,7 +342,7 @@ def _nominal_time(one: NominalOutcome) -> NominalTime:
     )
 
 
-def _change(one: ScheduleChange) -> ScheduleChanged:
+def _change(one: OperatorChange) -> ScheduleChanged:
     return ScheduleChanged(
         at=instant(one.at),
         change=one.change,

@@ -8,9 +8,9 @@ import attrs
 
 from holdfast.hosts.wiring.pages import pages_of
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.schedules.row_data import ScheduleChange, values_of
+from holdfast.kernel.schedules.row_data import OperatorChange, pause_of, values_of
 from holdfast.kernel.topics.selections import texts_from
-from holdfast.kernel.topics.trigger_data import MessageOutcome, TriggerOutcome, trigger_pause
+from holdfast.kernel.topics.trigger_data import MessageOutcome, TriggerOutcome
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import TriggerNotFoundError
 from holdfast.ports.queries.triggers import FindTrigger, ListTriggers, TriggerEntry
@@ -131,7 +131,7 @@ def read_trigger(core: Core, name: str) -> TriggerInfo:
 def trigger_info(entry: TriggerEntry) -> TriggerInfo:
     """Return a trigger as a document."""
     row = entry.row
-    pause = trigger_pause(row)
+    pause = pause_of(row)
     return TriggerInfo(
         name=row.name,
         topic=row.topic,
@@ -149,7 +149,7 @@ def trigger_info(entry: TriggerEntry) -> TriggerInfo:
         pause_reason="" if pause is None else pause.reason,
         declared=row.declared is not None,
         recent=tuple(map(_message, values_of(row.recent, MessageOutcome))),
-        changes=tuple(map(_change, values_of(row.changes, ScheduleChange))),
+        changes=tuple(map(_change, values_of(row.changes, OperatorChange))),
         created_at=instant(row.created_at),
         updated_at=instant(row.updated_at),
     )
@@ -169,6 +169,6 @@ def _message(one: MessageOutcome) -> TriggeredMessage:
     )
 
 
-def _change(one: ScheduleChange) -> TriggerChanged:
+def _change(one: OperatorChange) -> TriggerChanged:
     by = "" if one.actor is None else one.actor.text
     return TriggerChanged(at=instant(one.at), change=one.change, by=by, reason=one.reason)

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.trigger_firing import TriggerFirer
+from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.hosts.maintenance.retention import Retention
 from holdfast.hosts.maintenance.schedules import ScheduleFirer

@@ -15,7 +15,7 @@ from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.trigger_firing import TriggerFirer
+from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded

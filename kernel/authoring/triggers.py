@@ -13,6 +13,7 @@ from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import Rate, StartOptions, check_options
 from holdfast.kernel.authoring.topics import TopicSelection
 from holdfast.kernel.commands.names import text_fault
+from holdfast.kernel.commands.triggers import TRIGGER_NAME_MAX
 from holdfast.kernel.values.type_forms import show
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import DefinitionError
@@ -20,8 +21,6 @@ from holdfast.ports.validation import AWARE, Wanted, an, shown
 
 Out = TypeVar("Out", covariant=True)
 
-TRIGGER_NAME_MAX: Final = 100
-"""Maximum length of the name of a trigger."""
 _NAME: Final = Wanted(
     f"a text of 1 to {TRIGGER_NAME_MAX} characters, with no / at its ends or beside another one",
     lambda value: (

@@ -1,12 +1,15 @@
 """Commands on triggers and their replies: store, fire, pause, resume, remove."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.runs import RunCreate
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
+
+TRIGGER_NAME_MAX: Final = 100
+"""Maximum length of the name of a trigger. The id of a run has the name of the topic and a number, too."""
 
 
 @frozen(kw_only=True)

@@ -30,7 +30,6 @@ from holdfast.kernel.rules.schedules import (
     check_overlap,
     name_of,
     named_schedule,
-    noted,
     paused,
     with_problem,
 )
@@ -53,6 +52,7 @@ from holdfast.kernel.schedules.row_data import (
     start_of,
     text_of,
     values_of,
+    with_change,
 )
 from holdfast.kernel.schedules.timetable import (
     DueTime,
@@ -373,7 +373,7 @@ def _fire(starts: _Starts, row: ScheduleRow, limit: int) -> tuple[ScheduleRow, b
     if policy.pause_after_failures is not None and firing.failures >= policy.pause_after_failures:
         reason = f"{firing.failures} runs in a row failed"
         pause = Pause(since=now, reason=reason, by_failures=True)
-        return noted(paused(firing.fired_row(), pause), "paused", now, None, reason), False
+        return with_change(paused(firing.fired_row(), pause), "paused", now, None, reason), False
     due = due_times(row, timetable, now, limit)
     times, handled_until = due.times, due.handled_until
     handled = _start_each(firing, times)
@@ -431,7 +431,7 @@ def decide_trigger(
     due = DueTime(occurrence=Occurrence(now, "UTC"), kind=StartKind.MANUAL)
     run_id = manual_run_id(row.name, ids.new())
     in_its_way = firing.start(due, run_id)
-    after = noted(firing.fired_row(), "triggered", now, command.actor)
+    after = with_change(firing.fired_row(), "triggered", now, command.actor)
     reply = ScheduleStarted(
         run_id=None if in_its_way else run_id,
         skipped_for=in_its_way,

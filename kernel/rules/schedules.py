@@ -23,17 +23,14 @@ from holdfast.kernel.limits.start_bounds import with_concurrency
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.starts import check_start
 from holdfast.kernel.schedules.row_data import (
-    RECENT_MAX,
     Pause,
-    ScheduleChange,
     is_over,
     start_text,
     text_of,
-    values_of,
+    with_change,
 )
 from holdfast.kernel.schedules.timetable import Timetable, remaining_times, timetable_of
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.actors import Actor
 from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import (
@@ -127,7 +124,7 @@ def decide_put(state: State, command: SchedulePut, now: Micros, ids: Ids) -> Dec
         updated_at=now,
     )
     if known is None:
-        row = noted(made, "created", now, command.actor)
+        row = with_change(made, "created", now, command.actor)
         return Decision(_stored(row, created=True, changed=True), (Insert(row),))
     row = _updated(known, made, command, now)
     return Decision(_stored(row, changed=True), (Update(row),))
@@ -156,7 +153,7 @@ def _updated(known: ScheduleRow, made: ScheduleRow, command: SchedulePut, now: M
         )
     if known.paused is not None or is_over(row):
         row = evolve(row, next_at=None)
-    return noted(row, "updated", now, command.actor)
+    return with_change(row, "updated", now, command.actor)
 
 
 def _check_put(command: SchedulePut, workflows: Mapping[tuple[str, str | None], Plan]) -> None:
@@ -213,7 +210,7 @@ def decide_pause(state: State, command: SchedulePause, now: Micros, _: Ids) -> D
     if known.paused is not None:
         return Decision(_stored(known, changed=False))
     pause = Pause(since=now, actor=command.actor, reason=command.reason)
-    row = noted(paused(known, pause), "paused", now, command.actor, command.reason)
+    row = with_change(paused(known, pause), "paused", now, command.actor, command.reason)
     return Decision(_stored(row, changed=True), (Update(row),))
 
 
@@ -230,7 +227,7 @@ def decide_resume(state: State, command: ScheduleResume, now: Micros, _: Ids) ->
     row = evolve(known, paused=None, failures=0, updated_at=max(now, known.updated_at))
     if known.paused is not None and not command.make_up:
         row = evolve(row, handled_until=max(now, row.handled_until))
-    row = noted(planned(state, row), "resumed", now, command.actor)
+    row = with_change(planned(state, row), "resumed", now, command.actor)
     return Decision(_stored(row, changed=True), (Update(row),))
 
 
@@ -286,15 +283,6 @@ def decide_replan(state: State, command: ScheduleReplan, now: Micros, _: Ids) ->
     following = found[-1] if len(found) >= command.limit else None
     reply = SchedulesReplanned(replanned=len(after), moved=tuple(moved), next=following)
     return Decision(reply, tuple(map(Update, after)))
-
-
-def noted(row: ScheduleRow, change: str, now: Micros, actor: Actor | None, reason: str = "") -> ScheduleRow:
-    """Return a schedule with a change added to those that its row keeps."""
-    changes = (
-        *values_of(row.changes, ScheduleChange),
-        ScheduleChange(at=now, change=change, actor=actor, reason=reason),
-    )
-    return evolve(row, changes=text_of(changes[-RECENT_MAX:]))
 
 
 def _stored(row: ScheduleRow, *, created: bool = False, changed: bool) -> ScheduleStored:

@@ -13,16 +13,15 @@ from holdfast.kernel.commands import (
     TriggerStored,
 )
 from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.commands.triggers import TRIGGER_NAME_MAX
 from holdfast.kernel.composed_searches import NamedTrigger
 from holdfast.kernel.rules.starts import check_start, decide_create, reads_of_create
 from holdfast.kernel.rules.topics import check_topic, texts_of_selection
-from holdfast.kernel.schedules.row_data import Pause, text_of
+from holdfast.kernel.schedules.row_data import Pause, start_text, text_of, with_change
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.kernel.topics.selections import selection_text
 from holdfast.kernel.topics.trigger_data import (
     MessageOutcome,
-    trigger_start_text,
-    with_change,
     with_outcome,
 )
 from holdfast.ports.changes import Change, Delete, Insert, Update
@@ -41,8 +40,6 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import TRIGGERS
 
-TRIGGER_NAME_MAX: Final = 100
-"""Maximum length of the name of a trigger. The id of a run has the name of the topic and a number, too."""
 _REASON_MAX: Final = 1_000
 
 _Named: TypeAlias = TriggerPause | TriggerResume | TriggerRemove
@@ -114,7 +111,7 @@ def decide_put(state: State, command: TriggerPut, now: Micros, _: Ids) -> Decisi
         topic=command.topic,
         selection=selection_text(texts_of_selection(command.selection)),
         workflow=command.start.workflow,
-        start=trigger_start_text(command.start),
+        start=start_text(command.start),
         since=now if command.since is None else command.since,
         next_number=_last_of(state, command.namespace, command.topic) + 1 if first is None else first,
         declared=command.declared,
@@ -130,6 +127,7 @@ def decide_put(state: State, command: TriggerPut, now: Micros, _: Ids) -> Decisi
         start=made.start,
         declared=known.declared if made.declared is None else made.declared,
         problem=None,
+        updated_at=max(now, known.updated_at),
     )
     begins_anew = command.since is not None and command.since != known.since
     if begins_anew or (known.topic, known.selection) != (made.topic, made.selection):
@@ -215,7 +213,8 @@ def decide_pause(state: State, command: TriggerPause, now: Micros, _: Ids) -> De
     if known.paused is not None:
         return Decision(_stored(known, changed=False))
     pause = Pause(since=now, actor=command.actor, reason=command.reason)
-    row = with_change(evolve(known, paused=text_of(pause)), "paused", now, command.actor, command.reason)
+    row = evolve(known, paused=text_of(pause), updated_at=max(now, known.updated_at))
+    row = with_change(row, "paused", now, command.actor, command.reason)
     return Decision(_stored(row, changed=True), (Update(row),))
 
 
@@ -224,7 +223,7 @@ def decide_resume(state: State, command: TriggerResume, now: Micros, _: Ids) -> 
     known = _named(state, command)
     if known.paused is None:
         return Decision(_stored(known, changed=False))
-    row = evolve(known, paused=None)
+    row = evolve(known, paused=None, updated_at=max(now, known.updated_at))
     if command.skip:
         # A message that was published before now may get its number later.
         following = max(known.next_number, _last_of(state, known.namespace, known.topic) + 1)

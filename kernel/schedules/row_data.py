@@ -1,4 +1,4 @@
-"""The JSON texts in the row of a schedule, and in the rows of the runs that it starts."""
+"""The JSON texts in the rows of schedules and triggers, and in the rows of the runs that a schedule starts."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,11 +15,13 @@ from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.schedule import ScheduleRow
+from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 T = TypeVar("T")
+Changed = TypeVar("Changed", ScheduleRow, TriggerRow)
 
 RECENT_MAX: Final = 20
 """How many outcomes, and how many changes, a row keeps."""
@@ -47,8 +49,8 @@ class NominalOutcome:
 
 
 @frozen(kw_only=True)
-class ScheduleChange:
-    """A change of a schedule by an operator, a deploy or a policy."""
+class OperatorChange:
+    """A change of a schedule or a trigger by an operator, a deploy or a policy."""
 
     at: Micros
     change: str
@@ -59,7 +61,7 @@ class ScheduleChange:
 
 @frozen(kw_only=True)
 class Pause:
-    """Why a schedule is paused."""
+    """Why a schedule or a trigger is paused."""
 
     since: Micros
     actor: Actor | None = None
@@ -125,16 +127,25 @@ def timing_of(specs: Sequence[Spec]) -> str:
 
 
 def start_text(start: RunCreate) -> str:
-    """Return the command that starts each run as `ScheduleRow.start` has it.
+    """Return the command that starts each run as the row of a schedule or a trigger has it.
 
     Without the version of the workflow: a host that fires starts the version that it uses for new runs.
     """
     return text_of(evolve(start, actor=None, version=None))
 
 
-def start_of(row: ScheduleRow) -> RunCreate:
+def start_of(row: ScheduleRow | TriggerRow) -> RunCreate:
     """Return the command that starts each run, without its id. Raises one of PARSE_ERRORS, or InvalidCommandError."""
     return value_of(row.start, RunCreate)
+
+
+def with_change(row: Changed, change: str, now: Micros, actor: Actor | None, reason: str = "") -> Changed:
+    """Return a row with a change added to those that it keeps."""
+    changes = (
+        *values_of(row.changes, OperatorChange),
+        OperatorChange(at=now, change=change, actor=actor, reason=reason),
+    )
+    return evolve(row, changes=text_of(changes[-RECENT_MAX:]))
 
 
 def policy_of(row: ScheduleRow) -> SchedulePolicy:
@@ -148,8 +159,8 @@ def is_over(row: ScheduleRow) -> bool:
     return most is not None and row.started >= most
 
 
-def pause_of(row: ScheduleRow) -> Pause | None:
-    """Return why a schedule is paused; None if it is not."""
+def pause_of(row: ScheduleRow | TriggerRow) -> Pause | None:
+    """Return why a schedule or a trigger is paused; None if it is not."""
     if row.paused is None:
         return None
     try:

@@ -10,7 +10,7 @@ def _mutant(name: str, breaks: str, caught_by: tuple[str, ...], *edits: Edit) ->
 
 
 RULE: Final = "kernel/rules/triggers.py"
-FIRING: Final = "hosts/execution/trigger_firing.py"
+FIRING: Final = "hosts/execution/trigger_firer.py"
 
 TRIGGERS: Final = (
     _mutant(

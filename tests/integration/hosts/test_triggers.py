@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.trigger_firing import TriggerFirer
+from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.concurrency import Concurrency
 from holdfast.kernel.authoring.decorators import stage

@@ -32,7 +32,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.schedules.row_data import (
     NominalOutcome,
-    ScheduleChange,
+    OperatorChange,
     scheduled_start,
     timing_of,
     values_of,
@@ -457,7 +457,7 @@ def test_a_paused_schedule_does_not_fire_and_leaves_out_what_passed(world: World
     world.clock.advance(timedelta(minutes=30))
     assert world.do(ScheduleResume(schedule="s")).next_at == at("2026-01-01T04:00")
     assert fire(world).runs == ()
-    changes = values_of(row(world).changes, ScheduleChange)
+    changes = values_of(row(world).changes, OperatorChange)
     assert [(one.change, one.reason, one.actor and one.actor.id) for one in changes] == [
         ("created", "", None),
         ("paused", "holiday", "ann"),

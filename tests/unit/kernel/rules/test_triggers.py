@@ -18,8 +18,8 @@ from holdfast.kernel.commands import (
     TriggerRemove,
     TriggerResume,
 )
-from holdfast.kernel.schedules.row_data import ScheduleChange, values_of
-from holdfast.kernel.topics.trigger_data import RECENT_MAX, MessageOutcome
+from holdfast.kernel.schedules.row_data import RECENT_MAX, OperatorChange, values_of
+from holdfast.kernel.topics.trigger_data import MessageOutcome
 from holdfast.ports.errors import InvalidCommandError, TriggerNotFoundError, UnknownWorkflowError
 from holdfast.ports.records.trigger import TriggerName, TriggerRow
 from holdfast.ports.records.values import Payload
@@ -146,7 +146,7 @@ def test_a_row_keeps_the_last_outcomes_and_changes(world: World) -> None:
         fire(world, number)
         world.do(attrs.evolve(PUT, start=attrs.evolve(START, priority=number)))
     assert [number for number, _ in outcomes(world)] == list(range(31 - RECENT_MAX, 31))
-    assert len(values_of(trigger(world).changes, ScheduleChange)) == RECENT_MAX
+    assert len(values_of(trigger(world).changes, OperatorChange)) == RECENT_MAX
 
 
 def test_a_new_trigger_begins_after_the_messages_that_have_a_number(world: World) -> None:

@@ -18,8 +18,8 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import RunCreate, TriggerFire, TriggerFired, follow_up_of
 from holdfast.kernel.pipelines.input_attributes import joined_attributes
 from holdfast.kernel.rules.triggers import trigger_run_id
+from holdfast.kernel.schedules.row_data import start_of
 from holdfast.kernel.topics.selections import is_selected, texts_from
-from holdfast.kernel.topics.trigger_data import trigger_start
 from holdfast.kernel.values import decode_input
 from holdfast.ports.errors import (
     CommandError,
@@ -103,7 +103,7 @@ class TriggerFirer:
         """Start the runs of the next messages of a trigger. Return whether there may be more."""
         row, kernel = entry.row, self._core.kernel
         try:
-            trigger = _Trigger(row, texts_from(row.selection), trigger_start(row))
+            trigger = _Trigger(row, texts_from(row.selection), start_of(row))
         except (CommandError, AttributeError, *PARSE_ERRORS) as error:
             # It stays where it is, so that no message is lost: the doctor names it.
             _log.error("trigger %s can't be read: %s", row.name, error)
