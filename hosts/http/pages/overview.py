@@ -25,8 +25,8 @@ from holdfast.hosts.inspection.run_info import RunInfo
 from holdfast.hosts.inspection.workers import QueueInfo
 from holdfast.ports.records.run import RunStatus
 
-STRIP_MAX: Final = 300
-"""How many of the newest runs the strip shows."""
+STRIP_MAX: Final = 120
+"""How many of the newest runs the strip shows. The page stays under 60 KB with its assets."""
 LISTED_MAX: Final = 8
 """How many runs each list shows."""
 SCHEDULES_MAX: Final = 500
@@ -106,7 +106,6 @@ def _strip(page: Page, runs: Sequence[RunInfo]) -> Html:
     marks = [
         el(
             "a",
-            el("span", f"{one.workflow} {one.id}: {one.status}", class_="unseen"),
             href=page.links.page("runs", one.id),
             title=f"{one.workflow} {one.id}: {one.status}"[:300],
             class_=f"mark {TONES[one.status]}",

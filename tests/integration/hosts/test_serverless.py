@@ -326,11 +326,20 @@ def test_a_host_that_was_frozen_while_its_body_ran_comes_too_late_and_says_so(
 
 
 def test_a_session_lasts_longer_than_an_invocation_can(open_engine: OpenEngine) -> None:
-    engine = open_engine(SIMPLE)
-    host = ServerlessHost(engine, time_limit=0.001)
-    began = time.monotonic()
-    assert host.process_available_jobs(max_jobs=1).processed == 0
-    assert host.run_maintenance_tick().sessions == 0 or time.monotonic() - began > MARGIN
+    seen: list[int] = []
+
+    @stage
+    def body(ctx: StageContext, x: int) -> int:
+        (session,) = engine.core.stores.persistence.transact(
+            lambda tx: tx.get(SESSIONS, [session_of(engine)])
+        )
+        seen.append(session.expires_at - session.opened_at)
+        return x
+
+    pipeline = Pipeline("w", input=int).pipe(body)
+    engine = open_engine(pipeline)
+    assert ServerlessHost(engine, time_limit=3.0).handle_job(started(engine, pipeline(1))) == DONE
+    assert seen[0] >= (3 + MARGIN) * 1_000_000
 
 
 # Many jobs ------------------------------------------------------------------------------------------------------

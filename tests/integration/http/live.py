@@ -27,6 +27,7 @@ def served(app: Any) -> Generator[str]:
     # Without its protocol, asyncio does not set TCP_NODELAY: each answer would take 40 ms longer.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen(2048)  # a client that connects before the server runs waits for it
         config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=3)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
