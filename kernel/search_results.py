@@ -15,6 +15,21 @@ from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
+class GroupTurn:
+    """What a delivery may hand to the members of a group: to the first member the first message, and so on."""
+
+    group_key: str
+    members: tuple[SubscriptionName, ...]
+    """The members that wait, the one that has waited longest first."""
+    messages: tuple[str, ...]
+    """The ids of the messages, in the order in which they are handed out."""
+    returned: int
+    """How many of the messages, the first ones, went back to the group before."""
+    end: int
+    """The number of the first message that the group may get after all of these."""
+
+
+@frozen(kw_only=True)
 class TopicRound:
     """What one delivery of a topic does: stored messages go to subscriptions behind, or new messages to the others."""
 
@@ -33,6 +48,8 @@ class TopicRound:
     """Subscriptions behind, each with the number of the next message that it may get."""
     unreadable: tuple[SubscriptionName, ...] = ()
     """Subscriptions of runs that can't be read: they fall behind."""
+    turns: tuple[GroupTurn, ...] = ()
+    """Groups in which members wait, with the messages for them."""
     expired: tuple[str, ...] = ()
     """The ids of messages to delete."""
     problem: str | None = None

@@ -5,12 +5,23 @@ The messages themselves are history rows.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import attrs
 
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.records.topic import GROUP_CHANNEL
 from holdfast.ports.structs import evolve, frozen
+
+
+class GroupMessage(NamedTuple):
+    """An unread message that a run has as a member of a group, by its channel and its place in the group."""
+
+    channel: str
+    topic: str
+    group_key: str
+    number: int
+    """Its number in the topic."""
 
 
 @frozen(kw_only=True)
@@ -23,12 +34,17 @@ class Mailbox:
             generation ends before the message is received, the next one begins with it.
         closed: The channels that the function has closed, sorted.
         subscribed: The channels in which it gets messages of topics, sorted.
+        groups: Of the unread messages those that it has as a member of a group, by the numbers of their rows: they go
+            back to the group when the generation ends.
+        returned: The numbers of the rows of messages that went back, ascending.
     """
 
     unread: tuple[int, ...] = ()
     starts: Mapping[int, int] = attrs.field(factory=dict[int, int])
     closed: tuple[str, ...] = ()
     subscribed: tuple[str, ...] = ()
+    groups: Mapping[int, GroupMessage] = attrs.field(factory=dict[int, GroupMessage])
+    returned: tuple[int, ...] = ()
 
     def put(self, number: int, start: int | None = None) -> "Mailbox":
         """Return the mailbox with one more message; `start` is the row of the start that it was sent with, if any."""
@@ -44,7 +60,23 @@ class Mailbox:
             self,
             unread=tuple(number for number in self.unread if number not in taken),
             starts={number: row for number, row in self.starts.items() if number not in taken},
+            groups={number: one for number, one in self.groups.items() if number not in taken},
         )
+
+    def put_of_group(self, number: int, message: GroupMessage) -> "Mailbox":
+        """Return the mailbox with one more message, which a member of a group got: it waits for no other."""
+        return evolve(self.put(number), groups={**self.groups, number: message}).unsubscribe(message.channel)
+
+    def give_back(self, numbers: Iterable[int]) -> "Mailbox":
+        """Return the mailbox without these messages, which go back to their groups."""
+        back = frozenset(numbers)
+        return evolve(self.received(back), returned=tuple(sorted({*self.returned, *back})))
+
+    def without_groups(self) -> "Mailbox":
+        """Return what the next generation gets: messages of groups go back, and no member waits."""
+        rest = self.received(self.groups)
+        channels = tuple(one for one in self.subscribed if not one.startswith(GROUP_CHANNEL))
+        return evolve(rest, subscribed=channels, returned=())
 
     def without_starts(self) -> "Mailbox":
         """Return the mailbox with `starts` cleared, so that no message begins another generation: the run is to end."""
@@ -77,6 +109,10 @@ class Mailbox:
             fields["closed"] = list(self.closed)
         if self.subscribed:
             fields["subscribed"] = list(self.subscribed)
+        if self.groups:
+            fields["groups"] = sorted([number, *message] for number, message in self.groups.items())
+        if self.returned:
+            fields["returned"] = list(self.returned)
         return canonical(fields) if fields else None
 
 
@@ -95,6 +131,11 @@ def mailbox_from(text: str | None) -> Mailbox:
         starts=dict(starts),
         closed=tuple(cast("Sequence[str]", fields.get("closed", ()))),
         subscribed=tuple(cast("Sequence[str]", fields.get("subscribed", ()))),
+        groups={
+            number: GroupMessage(*message)
+            for number, *message in cast("Sequence[tuple[int, str, str, str, int]]", fields.get("groups", ()))
+        },
+        returned=tuple(cast("Sequence[int]", fields.get("returned", ()))),
     )
 
 

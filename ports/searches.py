@@ -21,7 +21,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import Session
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicName
+from holdfast.ports.records.topic import GroupRow, SubscriptionRow, TopicMessageRow, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.structs import evolve, frozen
@@ -490,8 +490,8 @@ class TopicsToDeliver(Search[Sequence[TopicName]]):
     """Topics of all namespaces with something to deliver, ascending: messages, subscriptions behind, old messages.
 
     That is, a message without a number, a message that some of its subscribers have, a subscription with a
-    `next_number`, or a delivered message that has expired before `now` and that no trigger has to handle. Those up to
-    the place of `after` are left out.
+    `next_number`, a group as of `GroupsToServe`, or a delivered message that has expired before `now` and that neither
+    a trigger nor a group has to get, as of `ExpiredMessages`. Those up to the place of `after` are left out.
     """
 
     after_namespace: str
@@ -534,7 +534,9 @@ class FirstNumberSince(Search[int | None]):
 class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
     """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry.
 
-    Those that a trigger of the topic has to handle are left out: from its `next_number` on.
+    Those that a trigger of the topic has to handle are left out: from its `next_number` on. So are those that a group
+    has to hand out, from its `next_number` on, unless no member waits and it was not used for `GROUP_IDLE` before
+    `now`; and those that went back to a group.
     """
 
     namespace: str
@@ -565,6 +567,39 @@ class SubscriptionsBehind(Search[Sequence[SubscriptionRow]]):
 
     namespace: str
     topic: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class GroupsToServe(Search[Sequence[GroupRow]]):
+    """Groups of a topic in which a member waits and a message may be handed out, by key.
+
+    That is, a message that went back to the group, or one with a number from its `next_number` up to `number`.
+    """
+
+    namespace: str
+    topic: str
+    number: int
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class WaitingMembers(Search[Sequence[SubscriptionRow]]):
+    """The members of a group that wait for its next message: those that have waited longest, then by name."""
+
+    namespace: str
+    topic: str
+    group_key: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class ReturnedMessages(Search[Sequence[TopicMessageRow]]):
+    """The messages that went back to a group and are still stored, by number."""
+
+    namespace: str
+    topic: str
+    group_key: str
     limit: int = attrs.field(validator=not_negative)
 
 

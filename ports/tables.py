@@ -30,7 +30,11 @@ from holdfast.ports.records.run import Run
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.topic import (
+    GroupName,
+    GroupRow,
     MessageName,
+    ReturnedName,
+    ReturnedRow,
     SubscriptionName,
     SubscriptionRow,
     TopicMessageRow,
@@ -186,6 +190,20 @@ SUBSCRIPTIONS: Final[Table[SubscriptionRow, SubscriptionName]] = Table(
     attrgetter("subscription_name"),
     on_insert=OnInsert.KEEP,
 )
+GROUPS: Final[Table[GroupRow, GroupName]] = Table(
+    "topic_groups",
+    GroupRow,
+    ("namespace", "topic", "group_key"),
+    attrgetter("group_name"),
+    on_insert=OnInsert.KEEP,
+)
+RETURNED_MESSAGES: Final[Table[ReturnedRow, ReturnedName]] = Table(
+    "returned_messages",
+    ReturnedRow,
+    ("namespace", "topic", "group_key", "number"),
+    attrgetter("returned_name"),
+    on_insert=OnInsert.KEEP,
+)
 WORKFLOWS: Final[Table[WorkflowRow, WorkflowKey]] = Table(
     "workflows",
     WorkflowRow,
@@ -226,6 +244,8 @@ TABLES: Final[tuple[Table[Any, Any], ...]] = (
     WORKFLOWS,
     TOPIC_MESSAGES,
     SUBSCRIPTIONS,
+    GROUPS,
+    RETURNED_MESSAGES,
 )
 """In the order in which a transaction locks and writes them."""
 

@@ -26,7 +26,7 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamState
 from holdfast.ports.records.run import Run, outer_limits_from
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.topic import GroupRow, ReturnedRow, SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import MapItems
 from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
@@ -167,7 +167,9 @@ def replace_unreadable(
     | type[BrowserSession]
     | type[TopicRow]
     | type[TopicMessageRow]
-    | type[SubscriptionRow],
+    | type[SubscriptionRow]
+    | type[GroupRow]
+    | type[ReturnedRow],
     columns: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the columns of a row with harmless values in place of those that can't be read.
@@ -351,6 +353,8 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
     TopicRow: {},
     TopicMessageRow: {},
     SubscriptionRow: {},
+    GroupRow: {},
+    ReturnedRow: {},
 }
 
 _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
@@ -431,7 +435,15 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         "selection": "{}",
         **dict.fromkeys(("topic", "digest"), ""),
         **dict.fromkeys(("next_number", "since"), 0),
+        **dict.fromkeys(("group_key", "waits_since")),
     },
+    GroupRow: {
+        "selection": "{}",
+        "next_number": NUMBER_MAX,  # no message has it, so nothing is handed out
+        "name": "",
+        **dict.fromkeys(("since", "used_at"), 0),
+    },
+    ReturnedRow: {},
 }
 """The replacement values for unreadable columns of shared rows."""
 

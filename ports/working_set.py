@@ -41,7 +41,11 @@ from holdfast.ports.records.run import Run, RunName, blocked_run
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
 from holdfast.ports.records.topic import (
+    GroupName,
+    GroupRow,
     MessageName,
+    ReturnedName,
+    ReturnedRow,
     SubscriptionName,
     SubscriptionRow,
     TopicMessageRow,
@@ -60,6 +64,7 @@ from holdfast.ports.tables import (
     CREDENTIALS,
     FAIR_KEYS,
     GATHERINGS,
+    GROUPS,
     JOBS,
     LEADERS,
     LIMITS,
@@ -71,6 +76,7 @@ from holdfast.ports.tables import (
     RATES,
     REGISTRATIONS,
     REPLIES,
+    RETURNED_MESSAGES,
     RUNS,
     SCHEDULES,
     SESSIONS,
@@ -135,6 +141,8 @@ class Tables:
     topics: dict[TopicName, TopicRow]
     topic_messages: dict[MessageName, TopicMessageRow]
     subscriptions: dict[SubscriptionName, SubscriptionRow]
+    groups: dict[GroupName, GroupRow]
+    returned_messages: dict[ReturnedName, ReturnedRow]
 
     def __init__(self) -> None:
         # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.
@@ -172,6 +180,8 @@ class Tables:
         self.topics = rows[TOPICS]
         self.topic_messages = rows[TOPIC_MESSAGES]
         self.subscriptions = rows[SUBSCRIPTIONS]
+        self.groups = rows[GROUPS]
+        self.returned_messages = rows[RETURNED_MESSAGES]
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it does not exist."""

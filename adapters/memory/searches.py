@@ -28,7 +28,14 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, St
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import Session, SessionState
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicName
+from holdfast.ports.records.topic import (
+    GROUP_IDLE,
+    GroupName,
+    GroupRow,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+)
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.unreadable import RunOutline
@@ -308,18 +315,76 @@ def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[Topi
             if row.next_number is not None
         ),
         *(row.topic_name for row in tables.topics.values() if row.after_subscription is not None),
+        *(
+            TopicName(group.namespace, group.topic)
+            for group in tables.groups.values()
+            if _is_to_be_served(store, group, _last_number(store, group))
+        ),
     }
     after = (search.after_namespace, search.after_name)
     return [name for name in sorted(found) if name > after][: search.limit]
 
 
 def _is_handled(store: Store, message: TopicMessageRow) -> bool:
-    """Whether no trigger of the topic has to handle a message any more."""
-    return not any(
-        (row.namespace, row.topic) == (message.namespace, message.topic)
-        and row.next_number <= (message.number or 0)
+    """Whether no trigger or group of the topic has to get a message any more."""
+    topic, number = (message.namespace, message.topic), message.number or 0
+    is_for_trigger = any(
+        (row.namespace, row.topic) == topic and row.next_number <= number
         for row in store.tables.triggers.values()
     )
+    is_for_group = any(
+        (group.namespace, group.topic) == topic
+        and group.next_number <= number
+        and (group.used_at >= store.now - GROUP_IDLE or _members_waiting(store, group.group_name))
+        for group in store.tables.groups.values()
+    )
+    has_returned = any(
+        (row.namespace, row.topic, row.number) == (*topic, number)
+        for row in store.tables.returned_messages.values()
+    )
+    return not (is_for_trigger or is_for_group or has_returned)
+
+
+def _members_waiting(store: Store, name: GroupName) -> list[SubscriptionRow]:
+    found = [
+        row
+        for row in store.tables.subscriptions.values()
+        if (row.namespace, row.topic, row.group_key) == name
+    ]
+    return sorted(found, key=lambda row: (row.waits_since or 0, row.run_id, row.channel))
+
+
+def _is_to_be_served(store: Store, group: GroupRow, last: int) -> bool:
+    """Whether a member of a group waits, and a message may be handed out."""
+    has_returned = any(name[:3] == group.group_name for name in store.tables.returned_messages)
+    return bool(_members_waiting(store, group.group_name)) and (group.next_number <= last or has_returned)
+
+
+def _last_number(store: Store, group: GroupRow) -> int:
+    topic = store.tables.topics.get(TopicName(group.namespace, group.topic))
+    return 0 if topic is None else topic.last
+
+
+def _groups_to_serve(store: Store, search: s.GroupsToServe) -> Sequence[GroupRow]:
+    found = [
+        group
+        for group in store.tables.groups.values()
+        if (group.namespace, group.topic) == (search.namespace, search.topic)
+        and _is_to_be_served(store, group, search.number)
+    ]
+    return sorted(found, key=lambda group: group.group_key)[: search.limit]
+
+
+def _waiting_members(store: Store, search: s.WaitingMembers) -> Sequence[SubscriptionRow]:
+    name = GroupName(search.namespace, search.topic, search.group_key)
+    return _members_waiting(store, name)[: search.limit]
+
+
+def _returned_messages(store: Store, search: s.ReturnedMessages) -> Sequence[TopicMessageRow]:
+    group = GroupName(search.namespace, search.topic, search.group_key)
+    numbers = {name.number for name in store.tables.returned_messages if name[:3] == group}
+    found = [row for row in _messages_of(store, search.namespace, search.topic) if row.number in numbers]
+    return sorted(found, key=lambda row: row.number or 0)[: search.limit]
 
 
 def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageRow]:
@@ -489,6 +554,9 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.ExpiredMessages: _expired_messages,
     s.SubscriptionsOfDigests: _subscriptions_of_digests,
     s.SubscriptionsBehind: _subscriptions_behind,
+    s.GroupsToServe: _groups_to_serve,
+    s.WaitingMembers: _waiting_members,
+    s.ReturnedMessages: _returned_messages,
     s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
     s.SinksByName: _sinks_by_name,
     s.CredentialsNamed: lambda store, search: [

@@ -29,7 +29,7 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamState
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus, outer_limits_of_waiter
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow
+from holdfast.ports.records.topic import GroupRow, ReturnedRow, SubscriptionRow, TopicMessageRow
 from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Payload, PlanRow
 from holdfast.ports.searches import (
@@ -64,6 +64,7 @@ SCHEDULE: Final = COLUMNS[ScheduleRow].columns
 TRIGGER: Final = COLUMNS[TriggerRow].columns
 TOPIC_MESSAGE: Final = COLUMNS[TopicMessageRow].columns
 SUBSCRIPTION: Final = COLUMNS[SubscriptionRow].columns
+GROUP: Final = COLUMNS[GroupRow].columns
 SINK: Final = COLUMNS[Sink].columns
 STREAM: Final = COLUMNS[Stream].columns
 STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
@@ -186,6 +187,16 @@ def topic_message_from(row: Row) -> TopicMessageRow:
 def subscription_from(row: Row) -> SubscriptionRow:
     """Return the subscription in a row of `SUBSCRIPTION`."""
     return SubscriptionRow(**replace_unreadable(SubscriptionRow, fields_of(SubscriptionRow, row)))
+
+
+def group_from(row: Row) -> GroupRow:
+    """Return the group in a row of `GROUP`."""
+    return GroupRow(**replace_unreadable(GroupRow, fields_of(GroupRow, row)))
+
+
+def returned_message_from(row: Row) -> ReturnedRow:
+    """Return the message that went back to its group."""
+    return ReturnedRow(**replace_unreadable(ReturnedRow, fields_of(ReturnedRow, row)))
 
 
 def sink_from(row: Row) -> Sink:
@@ -368,6 +379,8 @@ _RECORD_FROM: Final[Mapping[type, Callable[[Row], Any]]] = {
     TriggerRow: trigger_from,
     TopicMessageRow: topic_message_from,
     SubscriptionRow: subscription_from,
+    GroupRow: group_from,
+    ReturnedRow: returned_message_from,
     Sink: sink_from,
     Stream: stream_from,
     Annotation: annotation_from,

@@ -23,7 +23,7 @@ from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports import searches as s
 from holdfast.ports.queries.audit import LAST
 from holdfast.ports.records.limits import FairKeyName
-from holdfast.ports.records.topic import TopicName
+from holdfast.ports.records.topic import GROUP_IDLE, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.searches import SlotPlace, Waiting
@@ -446,12 +446,31 @@ def _of_topics(dialect: Dialect) -> _Searches:
         "NOT EXISTS (SELECT 1 FROM holdfast_triggers AS h WHERE h.namespace = m.namespace AND h.topic = m.topic "
         "AND h.next_number <= m.number)"
     )
+    is_waited_for = (
+        "EXISTS (SELECT 1 FROM holdfast_subscriptions AS w WHERE w.namespace = g.namespace AND w.topic = g.topic "
+        "AND w.group_key = g.group_key AND w.group_key IS NOT NULL)"
+    )
+    has_returned = (
+        "EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = g.namespace "
+        "AND r.topic = g.topic AND r.group_key = g.group_key)"
+    )
+    is_handled += (
+        " AND NOT EXISTS (SELECT 1 FROM holdfast_topic_groups AS g WHERE g.namespace = m.namespace "
+        "AND g.topic = m.topic AND g.next_number <= m.number AND "
+        f"(g.used_at >= :now - {GROUP_IDLE} OR {is_waited_for})) "
+        "AND NOT EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = m.namespace "
+        "AND r.topic = m.topic AND r.number = m.number)"
+    )
+    groups = "SELECT {} FROM holdfast_topic_groups AS g WHERE".format(columns_of(rows.GROUP, "g"))
     message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)
     return {
         s.TopicsToDeliver: SqlSearch(
             sql=f"SELECT namespace, name FROM ({stored} number IS NULL "
             "UNION SELECT namespace, topic FROM holdfast_subscriptions WHERE next_number IS NOT NULL "
             "UNION SELECT namespace, name FROM holdfast_topics WHERE after_subscription IS NOT NULL "
+            "UNION SELECT g.namespace, g.topic FROM holdfast_topic_groups AS g LEFT JOIN holdfast_topics AS o "
+            "ON o.namespace = g.namespace AND o.name = g.topic "
+            f"WHERE {is_waited_for} AND (g.next_number <= coalesce(o.last, 0) OR {has_returned}) "
             f"UNION {stored} number IS NOT NULL AND expires_at < :now AND {is_handled}) AS t "
             "WHERE (namespace, name) > (:after_namespace, :after_name) ORDER BY namespace, name LIMIT :limit",
             answer=_each(lambda row: TopicName(*row)),
@@ -481,6 +500,24 @@ def _of_topics(dialect: Dialect) -> _Searches:
         s.SubscriptionsBehind: SqlSearch(
             sql=f"{subscriptions} AND s.next_number IS NOT NULL ORDER BY s.run_id, s.channel LIMIT :limit",
             answer=subscription,
+        ),
+        s.GroupsToServe: SqlSearch(
+            sql=f"{groups} g.namespace = :namespace AND g.topic = :topic AND {is_waited_for} "
+            f"AND (g.next_number <= :number OR {has_returned}) ORDER BY g.group_key LIMIT :limit",
+            answer=_each(rows.group_from),
+        ),
+        s.WaitingMembers: SqlSearch(
+            sql=f"{subscriptions} AND s.group_key = :group_key AND s.group_key IS NOT NULL "
+            "ORDER BY s.waits_since, s.run_id, s.channel LIMIT :limit",
+            answer=subscription,
+        ),
+        s.ReturnedMessages: SqlSearch(
+            sql=f"SELECT {columns_of(rows.TOPIC_MESSAGE, 'm')} FROM holdfast_returned_messages AS r "
+            "JOIN holdfast_topic_messages AS m ON m.namespace = r.namespace AND m.topic = r.topic "
+            "AND m.number = r.number AND m.number IS NOT NULL "
+            "WHERE r.namespace = :namespace AND r.topic = :topic AND r.group_key = :group_key "
+            "ORDER BY r.number LIMIT :limit",
+            answer=message,
         ),
     }
 

@@ -154,6 +154,7 @@ def _topic_row(request: PublishRequest | SubscribeRequest) -> FunctionRecord:
         topic=request.topic,
         channel=request.channel,
         selection=selection_text(request.selection),
+        group=request.group,
         since=request.since,
     )
 

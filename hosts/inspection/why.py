@@ -36,7 +36,7 @@ from holdfast.ports.records.job import Job, JobKind, JobState, attempts_text, re
 from holdfast.ports.records.limits import LimitName, LimitRow, RateWindow, levels_of, queue_limit, run_limit
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus, outer_limits_of_waiter
 from holdfast.ports.records.session import Session, SessionState
-from holdfast.ports.records.topic import TOPIC_CHANNEL
+from holdfast.ports.records.topic import GROUP_CHANNEL, TOPIC_CHANNEL
 from holdfast.ports.records.values import Micros
 from holdfast.ports.tables import LIMITS, RATES, SESSIONS
 from holdfast.ports.unreadable import PARSE_ERRORS
@@ -568,7 +568,7 @@ def _awaited(facts: WhyFacts) -> str:
     steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
     parts = [_listed("the queued step {}", "the queued steps {}", steps)] if steps else []
     waits = facts.waits or OpenCalls()
-    channels = [one for one in waits.channels if not one.startswith(TOPIC_CHANNEL)]
+    channels = [one for one in waits.channels if not one.startswith((TOPIC_CHANNEL, GROUP_CHANNEL))]
     if channels:
         parts.append(_listed("a message in channel {}", "a message in one of the channels {}", channels))
     # The channels of subscriptions that select messages have a digest at their end.
@@ -580,6 +580,14 @@ def _awaited(facts: WhyFacts) -> str:
     if topics:
         topics = list(dict.fromkeys(topics))
         parts.append(_listed("a message of topic {}", "a message of one of the topics {}", topics))
+    # The channels of members of groups have the call at their end.
+    groups = [
+        one.removeprefix(GROUP_CHANNEL).rpartition("@")[0]
+        for one in waits.channels
+        if one.startswith(GROUP_CHANNEL)
+    ]
+    if groups:
+        parts.append(_listed("the next message of group {}", "the next messages of the groups {}", groups))
     if waits.children:
         parts.append(
             _listed("the end of run {}", "the end of the runs {}", waits.children, after=_child_status(facts))

@@ -1,5 +1,6 @@
 """Topics: messages for every run that subscribes."""
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -18,12 +19,21 @@ from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.functions.protocol import PublishRequest, SubscribeRequest
 from holdfast.kernel.pipelines.input_attributes import AttributeSource, attributes_in
-from holdfast.kernel.topics.selections import KEYS_MAX, TEXT_MAX, TOPIC_MAX, channel_of, selection_text
+from holdfast.kernel.topics.selections import (
+    GROUP_MAX,
+    KEYS_MAX,
+    TEXT_MAX,
+    TOPIC_MAX,
+    channel_of,
+    group_channel_of,
+    selection_text,
+)
 from holdfast.kernel.values import decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.clock import micros
-from holdfast.ports.durations import Duration
+from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import (
+    ChannelClosedError,
     DefinitionError,
     InvalidArgumentError,
     InvalidValueError,
@@ -118,6 +128,84 @@ class TopicSubscription(Inbox[Out]):
         await loop.submit(request)
 
 
+class TopicGroup(Generic[Out]):
+    """A group of runs that share the selected messages of a topic: each message is handed to one member.
+
+    Runs that name the same group of the same selection are its members, whatever their workflows. A member has no
+    place in the group while it does not wait: `receive` takes one, and the message goes to the member that has waited
+    longest. See `TopicSelection.group`.
+    """
+
+    def __init__(self, topic: str, group: str, form: Form, selected: Mapping[str, str]) -> None:
+        self.topic = topic
+        """Name of the topic."""
+        self.name = group
+        """Name of the group."""
+        self._form = form
+        self._selected = selected
+
+    async def receive(self, *, timeout: Duration | None = None, since: datetime | None = None) -> Out:
+        """Wait for a message of the group and return it: `order = await orders.group("packers").receive()`.
+
+        The message belongs to this run then, and no other member gets it. A message that arrives when the run waits no
+        more, because of the timeout, a cancellation or its end, goes back to the group.
+
+        A message that was published by its topic's name only, and does not have the type of the topic, is skipped and
+        recorded; the run then waits anew, with the whole timeout.
+
+        Args:
+            timeout: How long to wait, a timedelta or a number of seconds.
+            since: Where a group begins that does not exist yet: with messages that were published from this instant on,
+                as far as the topic keeps them. By default from the start of the run's generation on.
+
+        Raises:
+            TimeoutError: No message came within `timeout`.
+            InvalidArgumentError: The timeout is not a duration, or `since` is no aware datetime.
+            RuntimeError: It was not called by a durable function.
+        """
+        loop = loop_for("TopicGroup.receive()")
+        check("receive", AWARE.or_none, since=since)
+        if timeout is not None:
+            duration("receive", "timeout", timeout, least=NO_TIME)
+        begins = None if since is None else micros(since)
+        while True:
+            call = loop.next_call()
+            channel = group_channel_of(self.topic, self.name, call)
+            request = SubscribeRequest(
+                call=call,
+                topic=self.topic,
+                channel=channel,
+                selection=self._selected,
+                group=self.name,
+                since=begins,
+                site=call_site(),
+            )
+            inbox = Inbox[Out](channel, self._form)
+            try:
+                await loop.submit(request)
+                return await inbox.receive(timeout=timeout)
+            except ChannelClosedError:
+                pass  # the message can't be read, and was skipped
+            except (TimeoutError, CancelledError):
+                # Not awaited: it is recorded with whatever this function does next.
+                loop.submit(
+                    SubscribeRequest(
+                        call=loop.next_call(), topic=self.topic, channel=channel, site=call_site()
+                    )
+                )
+                raise
+            finally:
+                loop.inboxes.forget(channel)
+
+    async def __aiter__(self) -> AsyncIterator[Out]:
+        """Iterate over the messages that this run gets: `async for order in orders.group("packers"):`.
+
+        Between two messages, the run is not in the group: it gets the next one when it has handled the one before.
+        """
+        while True:
+            yield await self.receive()
+
+
 class TopicSelection(Generic[Out]):
     """The messages of a topic that have some texts: `orders.where(country="nz")`."""
 
@@ -173,6 +261,27 @@ class TopicSelection(Generic[Out]):
         first message that was published since the generation of the run started. Raises as `Channel.receive`.
         """
         return await (await self._subscribed()).receive(timeout=timeout)
+
+    def group(self, name: str, /) -> TopicGroup[Out]:
+        """Return a group of runs that share these messages: `orders.where(country="nz").group("packers")`.
+
+        Each message is handed to one of its members, the one that has waited longest. A group needs no set-up: it
+        exists from the first `receive` on, and keeps the messages for which no member waits. A group to which nothing
+        was handed for 30 days, and in which no member waits, keeps them only as long as the topic does.
+
+        Args:
+            name: The name of the group, of 1 to 64 characters. Groups with the same name that select other messages are
+                different groups.
+
+        Raises:
+            DefinitionError: The name is invalid.
+        """
+        check_name(name, "the name of a group")
+        if len(name) > GROUP_MAX:
+            raise DefinitionError(
+                f"the name of a group has at most {GROUP_MAX} characters; {name!r} has {len(name)}"
+            )
+        return TopicGroup(self.name, name, self._form, self.selected)
 
     async def __aiter__(self) -> AsyncIterator[Out]:
         """Iterate over the selected messages: `async for order in orders:`. Subscribes the run, if it has not yet."""

@@ -182,11 +182,15 @@ class TopicSubscribe:
     call: str
     topic: str
     channel: str
-    """The name of the channel, as `kernel.topics.selections.channel_of` returns it."""
+    """The name of the channel, as `channel_of` or `group_channel_of` of `kernel.topics.selections` return it."""
     selection: str = "{}"
     """JSON text of an object: the attributes that a message must have."""
+    group: str | None = None
+    """The name of a group: the run waits for its next message, and gets one. None: it gets every selected message."""
     since: Micros | None = None
-    """The instant from which on messages were published that it gets, too; None: that of the generation's start."""
+    """The instant from which on messages were published that it gets, too; None: that of the generation's start.
+
+    A group that exists goes on where it is."""
     site: str = ""
 
 

@@ -19,7 +19,7 @@ from holdfast.kernel.limits.levels import PATH_MAX
 from holdfast.kernel.limits.limit_names import GIVEN_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX
 from holdfast.kernel.rules.updates import UPDATE_MAX
-from holdfast.kernel.topics.selections import TOPIC_MAX
+from holdfast.kernel.topics.selections import GROUP_MAX, TOPIC_MAX
 from holdfast.ports.errors import InvalidCommandError
 
 ID_MAX: Final = 256
@@ -128,6 +128,7 @@ TEXTS: Final[Mapping[str, int]] = {
     "timing": _TIMING_MAX,
     "type": NAME_MAX,
     "topic": TOPIC_MAX,
+    "group": GROUP_MAX,
     "trigger": NAME_MAX,
     "TriggerFire/refused": _ERROR_MAX,
     "selection": ATTRIBUTES_MAX,

@@ -33,7 +33,7 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Session
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.topic import GroupRow, ReturnedRow, SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
@@ -81,6 +81,8 @@ _RECORDS: Final[dict[str, type[StoredRecord]]] = {
     "topics": TopicRow,
     "topic_messages": TopicMessageRow,
     "subscriptions": SubscriptionRow,
+    "groups": GroupRow,
+    "returned_messages": ReturnedRow,
 }
 
 
@@ -320,6 +322,12 @@ def state_json(state: State) -> str:
             **(
                 {"subscriptions": to_data(list(tables.subscriptions.values()))}
                 if tables.subscriptions
+                else {}
+            ),
+            **({"groups": to_data(list(tables.groups.values()))} if tables.groups else {}),
+            **(
+                {"returned_messages": to_data(list(tables.returned_messages.values()))}
+                if tables.returned_messages
                 else {}
             ),
             **({"gatherings": to_data(list(tables.gatherings.values()))} if tables.gatherings else {}),

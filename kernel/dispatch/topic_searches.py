@@ -1,7 +1,8 @@
 """Searches for what is to be delivered of a topic: each transaction makes one step, under the lock of the topic's row.
 
 In this order: it goes on with a message that some of its subscribers have; it lets subscriptions behind catch up with
-the stored messages; it delivers new messages. The last two also delete messages that have expired.
+the stored messages; it delivers new messages, hands messages to members of groups that wait, and deletes those that
+have expired.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,13 +12,15 @@ from typing import Final, cast
 import attrs
 
 from holdfast.kernel.composed_searches import NamedTrigger, PublishedMessages, TopicDeliveries, slot_place
-from holdfast.kernel.search_results import SearchResult, TopicRound
+from holdfast.kernel.search_results import GroupTurn, SearchResult, TopicRound
 from holdfast.kernel.state import State
 from holdfast.kernel.topics.selections import digests_of, is_selected, texts_from
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.run import RunName
 from holdfast.ports.records.topic import (
+    GroupRow,
+    MessageName,
     SubscriptionName,
     SubscriptionRow,
     TopicMessageRow,
@@ -28,13 +31,16 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
     ExpiredMessages,
     FirstNumberSince,
+    GroupsToServe,
     LatestRuns,
     NewMessages,
     NumberedMessages,
+    ReturnedMessages,
     RunOutlines,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
     TopicsToDeliver,
+    WaitingMembers,
 )
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES, TOPICS, TRIGGERS
@@ -42,6 +48,10 @@ from holdfast.ports.unreadable import NUMBER_MAX, PARSE_ERRORS
 
 BEHIND_MAX: Final = 50
 """Most subscriptions that catch up in one transaction: each takes a statement or two."""
+GROUPS_MAX: Final = 20
+"""Most groups that are served in one transaction: each takes a few statements."""
+MEMBERS_MAX: Final = 25
+"""Most members of a group that get a message in one transaction."""
 NEW_MAX: Final = 50
 """Most new messages in one transaction: each takes a statement."""
 
@@ -123,7 +133,7 @@ class _Step:
             if limit <= 0:
                 break
             self.state.tables.put(subscription)
-            first = subscription.next_number or self._first_number(subscription)
+            first = subscription.next_number or self._first_number(subscription.since)
             stored = [] if first > topic.last else self._numbered(first, limit)
             stored = [one for one in stored if (one.number or 0) <= topic.last]
             selected = [one for one in stored if _gets(subscription, one)]
@@ -193,6 +203,7 @@ class _Step:
     ) -> TopicRound:
         topic = self.topic
         expired: tuple[str, ...] = ()
+        turns = () if behind or topic.after_subscription is not None else self._turns(messages[:finished])
         # Those that catch up may get them, also those that began while some subscribers had the message.
         if not behind and topic.after_subscription is None:
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
@@ -205,15 +216,56 @@ class _Step:
             finished=finished,
             after=after,
             behind=behind,
+            turns=turns,
             expired=expired,
-            more=more or len(expired) >= self.limit,
+            more=more or len(expired) >= self.limit or any(self._has_more(one) for one in turns),
         )
 
-    def _first_number(self, subscription: SubscriptionRow) -> int:
+    def _turns(self, new: Sequence[str]) -> tuple[GroupTurn, ...]:
+        """Return the turns of groups at stored messages and at those that get their numbers now."""
+        topic, tables = self.topic, self.state.tables
+        last = topic.last + len(new)
+        arrived = [
+            evolve(tables.topic_messages[MessageName(topic.namespace, topic.name, one)], number=number)
+            for number, one in enumerate(new, topic.last + 1)
+        ]
+        found = self.tx.find(GroupsToServe(topic.namespace, topic.name, last, GROUPS_MAX))
+        return tuple(self._turn(group, arrived) for group in found)
+
+    def _turn(self, group: GroupRow, new: Sequence[TopicMessageRow]) -> GroupTurn:
+        tx, tables, name = self.tx, self.state.tables, group.group_name
+        tables.put(group)
+        waiting = tx.find(WaitingMembers(*name, MEMBERS_MAX + len(self.state.excluded)))
+        unreadable = {run.id for run in self._excluded(one.run_id for one in waiting)}
+        members = [one for one in waiting if one.run_id not in unreadable][:MEMBERS_MAX]
+        for member in members:
+            tables.put(member)
+        returned = tx.find(ReturnedMessages(*name, len(members)))
+        first = group.next_number or self._first_number(group.since)
+        stored = self._numbered(first, self.limit) if first <= self.topic.last else []
+        stored = [one for one in stored if (one.number or 0) <= self.topic.last]
+        is_all = len(stored) < self.limit
+        for message in returned:
+            tables.put(message)
+        end = self.topic.last + len(new) + 1 if is_all else (stored[-1].number or 0) + 1
+        selected = [one for one in (*stored, *(new if is_all else ())) if _is_for(group, one)]
+        return GroupTurn(
+            group_key=group.group_key,
+            members=tuple(one.subscription_name for one in members),
+            messages=tuple(one.id for one in (*returned, *selected)),
+            returned=len(returned),
+            end=end,
+        )
+
+    def _has_more(self, turn: GroupTurn) -> bool:
+        """Whether the group may have more members that wait, or more messages."""
+        return len(turn.members) >= MEMBERS_MAX or turn.end <= self.topic.last
+
+    def _first_number(self, since: Micros) -> int:
         topic = self.topic
         if not topic.last:
             return 1
-        first = self.tx.find(FirstNumberSince(topic.namespace, topic.name, subscription.since))
+        first = self.tx.find(FirstNumberSince(topic.namespace, topic.name, since))
         return topic.last + 1 if first is None else first
 
     def _numbered(self, first: int, limit: int) -> list[TopicMessageRow]:
@@ -268,6 +320,14 @@ def _gets(subscription: SubscriptionRow, message: TopicMessageRow) -> bool:
     return False
 
 
+def _is_for(group: GroupRow, message: TopicMessageRow) -> bool:
+    """Whether a message is for a group: it fits, and it was not published before the group begins."""
+    with suppress(*PARSE_ERRORS):
+        fits = is_selected(texts_from(group.selection), texts_from(message.attributes))
+        return fits and message.at >= group.since
+    return False
+
+
 def _excluded(tx: Transaction, state: State, namespace: str, run_ids: Iterable[str]) -> list[RunName]:
     if not state.excluded:
         return []
@@ -282,7 +342,10 @@ def _with_runs(tx: Transaction, state: State, found: TopicRound) -> SearchResult
     A function changes its subscriptions under the lock of its run. So after this, nothing changes them but this
     transaction. Of a run that can't be read, the subscription falls behind.
     """
-    subscriptions = sorted({*(one for one, _ in found.deliveries), *(one for one, _ in found.behind)})
+    members = {one for turn in found.turns for one in turn.members}
+    subscriptions = sorted(
+        {*(one for one, _ in found.deliveries), *(one for one, _ in found.behind), *members}
+    )
     ids = {one.run_id for one in subscriptions}
     unreadable = {name.id for name in _excluded(tx, state, found.namespace, ids)}
     names = sorted(RunName(found.namespace, run_id) for run_id in ids - unreadable)
@@ -296,6 +359,10 @@ def _with_runs(tx: Transaction, state: State, found: TopicRound) -> SearchResult
             found,
             deliveries=tuple(one for one in found.deliveries if one[0] not in left_out),
             behind=tuple(one for one in found.behind if one[0] not in left_out),
-            unreadable=tuple(sorted(one for one in left_out if one.run_id in unreadable)),
+            unreadable=tuple(sorted(one for one in left_out - members if one.run_id in unreadable)),
+            turns=tuple(
+                evolve(turn, members=tuple(one for one in turn.members if one not in left_out))
+                for turn in found.turns
+            ),
         )
     return SearchResult(run_names=tuple(names), topic=found)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.kernel.functions.protocol import SkippedMessage
 from holdfast.ports.errors import InvalidValueError
+from holdfast.ports.records.topic import GROUP_CHANNEL
 
 _NO_CALLS: Final[Mapping[str, tuple[str, ...]]] = {}
 
@@ -142,11 +143,19 @@ class Inboxes:
         self.taken += (message.number for message in self._messages.pop(channel, ()))
         self._subscribed -= {channel}
         self.close(channel)
+        if channel.startswith(GROUP_CHANNEL):
+            self.forget(channel)
 
     def reopen(self, channel: str) -> None:
         """Open a channel that has a subscription, also if an earlier one of it was closed."""
         self._closed -= {channel}
         self._subscribed |= {channel}
+
+    def forget(self, channel: str) -> None:
+        """Forget a channel in which no message will arrive any more, and that has none."""
+        self._messages.pop(channel, None)
+        self._closed -= {channel}
+        self._subscribed -= {channel}
 
     def is_subscribed(self, channel: str) -> bool:
         """Whether a channel gets the messages of a subscription."""
@@ -211,4 +220,6 @@ class Inboxes:
                 self.taken.append(messages.popleft().number)
                 refused = SkippedMessage(number=message.number, channel=message.channel, why=str(error))
                 self.refused = (*self.refused, refused)
+                if message.channel.startswith(GROUP_CHANNEL):
+                    self.close(message.channel)  # no other message arrives in it: its receiver waits anew
         return None

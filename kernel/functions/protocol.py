@@ -143,6 +143,8 @@ class SubscribeRequest:
     """The channel in which the messages arrive."""
     selection: Mapping[str, str] | None = None
     """The texts that a message must have; None to end the subscription."""
+    group: str | None = None
+    """The group whose next message it waits for; None: it gets every selected message."""
     since: Micros | None = None
     """The instant from which on messages were published that it gets, too; None: that of the generation's start."""
     site: str = ""

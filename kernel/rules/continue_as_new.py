@@ -1,8 +1,7 @@
 """The rule for continue-as-new: the next generation has an empty history.
 
-Unread messages, subscriptions to topics, updates that were not started, published values, annotations and the parent
-run move to it. See
-docs/decisions/0030.
+Unread messages except those of groups, subscriptions to topics, updates that were not started, published values,
+annotations and the parent run move to it. See docs/decisions/0030.
 """
 
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from holdfast.kernel.rules.run_creation import store_plan
 from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import INPUT_ROW, RunDraft
+from holdfast.kernel.runs.subscriptions import left_behind
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.changes import Change, Insert
@@ -54,7 +54,9 @@ def continue_run(settlement: Settlement) -> Decision[JobSettled]:
         status="settled",
         run_status=before.status,
         # The slot of the run is not free.
-        follow_up=evolve(after.follow_up, deliveries=before.follow_up.deliveries),
+        follow_up=evolve(
+            after.follow_up, deliveries=before.follow_up.deliveries, topics=before.follow_up.topics
+        ),
     )
     changes = (
         *before.changes(),
@@ -70,7 +72,7 @@ def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDra
     draft = RunDraft(evolve(run, parent=None), now)
     continued = events.RunContinued(generation=run.generation + 1, definition=plan.definition)
     draft.append(continued, payload=goes_on.input)
-    draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))
+    draft.keep_mailbox(evolve(left_behind(draft.mailbox), groups=draft.mailbox.groups))
     draft.end(RunStatus.COMPLETED, cancels={})
     return draft
 
@@ -113,7 +115,8 @@ def _begun(
         gathered=None,
     )
     draft = RunDraft(following, now, is_new=True)
-    unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))
+    unread = mailbox_from(run.mailbox).without_groups()
+    updates = (*goes_on.updates, *_updates_since(unseen))
     rows = count_forwarded(unread) + len(updates)
     created = events.RunCreated(
         definition=plan.definition, continues=run.generation, inbox=INPUT_ROW + rows if rows else None

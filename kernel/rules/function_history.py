@@ -200,7 +200,7 @@ def _carry_out(
         case TopicSend():
             return topics.send(draft, run, job, record, now)
         case TopicSubscribe():
-            return topics.subscribe(draft, run, job, record)
+            return topics.subscribe(draft, run, job, record, now)
         case TopicUnsubscribe():
             return topics.unsubscribe(draft, run, job, record)
         case StepFail():

@@ -36,6 +36,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.forks import Fork, open_children, plan_fork
 from holdfast.kernel.runs.gathered_starts import carried_starts
 from holdfast.kernel.runs.rerun_plan import Rerun, check_point, choose_plan, plan_rerun
+from holdfast.kernel.runs.subscriptions import left_behind
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
@@ -43,6 +44,7 @@ from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, rank_of
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.topic import GROUP_CHANNEL
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import kept_rows_text, references_text
 from holdfast.ports.structs import evolve
@@ -172,9 +174,9 @@ def retry_run(
     if retry_at is None:
         return None
     ended = RunDraft(evolve(run, parent=None), now)
-    ended.keep_mailbox(evolve(ended.mailbox, subscribed=()))  # the next attempt has them
-    fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     fork = plan_fork(run, history, {}, row=1)
+    ended.keep_mailbox(left_behind(ended.mailbox))  # the next attempt has the others
+    fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     starts_at = retry_at if retry_at > now else None
     begins = _next_generation(
         run, plan, _call(fork), ids.new(), now, starts_at=starts_at, counted_at=run.rate_counted_at
@@ -263,13 +265,20 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     starts = mailbox_from(before.mailbox).starts
     history = state.histories[before.key]
     kept_starts = {number: row for number, row in starts.items() if number < fork.row}
-    stay = () if before.status in TERMINAL else mailbox_from(before.mailbox).subscribed
+    subscribed = mailbox_from(before.mailbox).subscribed
+    kept = {one.channel for one in fork.subscriptions}
+    stay = (
+        ()
+        if before.status in TERMINAL
+        else tuple(one for one in subscribed if not one.startswith(GROUP_CHANNEL) or one in kept)
+    )
     draft.keep_mailbox(
         Mailbox(
             unread=fork.kept_messages,
             starts=kept_starts,
             closed=fork.closed_channels,
             subscribed=tuple(sorted({*stay, *(one.channel for one in fork.subscriptions)})),
+            groups=fork.kept_of_groups,
         )
     )
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
@@ -283,7 +292,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
         draft.append(_again(row), node=row.node, payload=row.payload)
     # Of an ended run, it has the messages that were delivered before, and gets those that are published from now on.
     changes: tuple[Change, ...] = tuple(
-        Insert(subscription_of(run, one, run.created_at + 1))
+        Insert(subscription_of(run, one, run.created_at + 1, run.created_at))
         for one in fork.subscriptions
         if one.channel not in stay
     )
@@ -371,8 +380,9 @@ def _ended(
 ) -> RunDraft:
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
-    if begins.fork is not None:
-        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))  # the new generation has them
+    if begins.fork is not None:  # the new generation has the others
+        kept = (one.channel for one in begins.fork.subscriptions)
+        draft.keep_mailbox(left_behind(draft.mailbox, kept))
     draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
     message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""

@@ -19,7 +19,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus, end_of
-from holdfast.ports.records.topic import TOPIC_CHANNEL
+from holdfast.ports.records.topic import GROUP_CHANNEL, TOPIC_CHANNEL
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.transport import HistoryGrew
@@ -94,7 +94,7 @@ def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) ->
         )
     for signal in signals:
         check_name("the channel", signal.channel)
-        if signal.channel.startswith(TOPIC_CHANNEL):
+        if signal.channel.startswith((TOPIC_CHANNEL, GROUP_CHANNEL)):
             raise InvalidCommandError(
                 f"the channel {signal.channel!r} gets the messages of a topic; publish to the topic instead"
             )

@@ -111,7 +111,7 @@ def decide_create(
     run, windows = count_start(state, command, run, now, earlier)
     replaced = None if known is None or known.status in TERMINAL else _replaced(state, known, now)
     draft = RunDraft(run, now, is_new=True)
-    unread = EMPTY if known is None or plan.function is None else mailbox_from(known.mailbox)
+    unread = EMPTY if known is None or plan.function is None else mailbox_from(known.mailbox).without_groups()
     messages_before = count_forwarded(unread) + len(command.signals)
     created = created_event(command, plan, run, messages=messages_before, ended=bounded.ended)
     row = draft.append(created, payload=command.input)

@@ -4,14 +4,15 @@ Numbers are given after the commits of the publishers, under the lock of the top
 with a lower number than one that was delivered, and each subscriber gets its messages in the order of their numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from holdfast.kernel.commands import FollowUp, TopicDeliver, TopicDelivered, merge
 from holdfast.kernel.composed_searches import TopicDeliveries
 from holdfast.kernel.history import events
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.search_results import TopicRound
+from holdfast.kernel.search_results import GroupTurn, TopicRound
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.clock import Ids
@@ -19,7 +20,10 @@ from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.run import TERMINAL, RunName
 from holdfast.ports.records.topic import (
+    GroupName,
+    GroupRow,
     MessageName,
+    ReturnedName,
     SubscriptionName,
     SubscriptionRow,
     TopicMessageRow,
@@ -27,8 +31,8 @@ from holdfast.ports.records.topic import (
     TopicRow,
 )
 from holdfast.ports.records.values import Micros, Payload
-from holdfast.ports.structs import evolve
-from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES
+from holdfast.ports.structs import evolve, frozen
+from holdfast.ports.tables import RETURNED_MESSAGES, SUBSCRIPTIONS, TOPIC_MESSAGES
 from holdfast.ports.transport import Hint
 
 
@@ -67,7 +71,8 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
     follow_ups: list[FollowUp] = []
     over: set[SubscriptionName] = set()
     count = 0
-    for run_id, deliveries in _by_run(found):
+    handed = [_hand_out(state, found, turn, numbered, now) for turn in found.turns]
+    for run_id, deliveries in _by_run(found, handed):
         made = _deliver(state, found, numbered, run_id, deliveries, now)
         if made is None:
             over.update(subscription for subscription, _ in deliveries)
@@ -77,6 +82,7 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
         hints += made.hints
         follow_ups.append(made.follow_up)
     changes += _progress(state, found, topic, over)
+    changes += chain.from_iterable(one.changes for one in handed)
     changes += (Delete(TOPIC_MESSAGES, MessageName(*name, message)) for message in found.expired)
     reply = TopicDelivered(
         topic=found.topic,
@@ -102,9 +108,54 @@ def _numbered(state: State, found: TopicRound, topic: TopicRow) -> dict[str, Top
     }
 
 
-def _by_run(found: TopicRound) -> Iterator[tuple[str, list[tuple[SubscriptionName, str]]]]:
+@frozen
+class _HandedOut:
+    """What the members of a group get, and the changes that record it."""
+
+    deliveries: tuple[tuple[SubscriptionName, str], ...]
+    changes: tuple[Change, ...]
+
+
+def _hand_out(
+    state: State, found: TopicRound, turn: GroupTurn, numbered: dict[str, TopicMessageRow], now: Micros
+) -> _HandedOut:
+    """Hand each member that waits one message. Of the others, the group's `next_number` is the first."""
+    name = GroupName(found.namespace, found.topic, turn.group_key)
+    known: GroupRow = state.tables.groups[name]
+    messages = [_message(state, found, one, numbered) for one in turn.messages]
+    members = [one for one in turn.members if _is_there(state, one)]
+    deliveries = tuple((member, message.id) for member, message in zip(members, messages, strict=False))
+    left = messages[max(len(deliveries), turn.returned) :]
+    group = evolve(
+        known,
+        next_number=(left[0].number or 0) if left else turn.end,
+        used_at=now if deliveries else known.used_at,
+    )
+    back = messages[: min(len(deliveries), turn.returned)]
+    changes: list[Change] = [Update(group)] if group != known else []
+    changes += (Delete(SUBSCRIPTIONS, member) for member, _ in deliveries)
+    changes += (Delete(RETURNED_MESSAGES, ReturnedName(*name, one.number or 0)) for one in back)
+    return _HandedOut(deliveries, tuple(changes))
+
+
+def _message(
+    state: State, found: TopicRound, message_id: str, numbered: dict[str, TopicMessageRow]
+) -> TopicMessageRow:
+    name = MessageName(found.namespace, found.topic, message_id)
+    return numbered.get(message_id) or state.tables.topic_messages[name]
+
+
+def _is_there(state: State, member: SubscriptionName) -> bool:
+    run = state.tables.run_named(RunName(member.namespace, member.run_id))
+    return run is not None and run.status not in TERMINAL
+
+
+def _by_run(
+    found: TopicRound, handed: Sequence[_HandedOut]
+) -> Iterator[tuple[str, list[tuple[SubscriptionName, str]]]]:
     by_run: dict[str, list[tuple[SubscriptionName, str]]] = {}
-    for subscription, message in found.deliveries:
+    of_groups = chain.from_iterable(one.deliveries for one in handed)
+    for subscription, message in (*found.deliveries, *of_groups):
         by_run.setdefault(subscription.run_id, []).append((subscription, message))
     yield from sorted(by_run.items())
 
@@ -122,8 +173,8 @@ def _deliver(
     if run is None or run.status in TERMINAL:
         return None
     draft = RunDraft(run, now)
-    for subscription, message_id in sorted(deliveries, key=lambda one: numbered[one[1]].number or 0):
-        message = numbered[message_id]
+    messages = ((one, _message(state, found, message_id, numbered)) for one, message_id in deliveries)
+    for subscription, message in sorted(messages, key=lambda one: one[1].number or 0):
         event = events.SignalReceived(
             channel=subscription.channel,
             checked=bool(message.checked),
@@ -131,6 +182,7 @@ def _deliver(
             topic=message.topic,
             message=message.id,
             number=message.number,
+            group_key=state.tables.subscriptions[subscription].group_key,
         )
         draft.append_message(Payload(inline=message.payload), event)
     wake_driver(state, draft, run, now)

@@ -13,23 +13,33 @@ from holdfast.kernel.commands.topics import PAYLOAD_MAX, NewTopicMessage
 from holdfast.kernel.composed_searches import PublishedMessages
 from holdfast.kernel.history import events
 from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.subscriptions import returned
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.kernel.topics.selections import (
+    GROUP_MAX,
     KEYS_MAX,
     TEXT_MAX,
     TOPIC_MAX,
     channel_of,
     digest_of,
+    group_channel_of,
+    group_key_of,
     selection_text,
     texts_from,
 )
-from holdfast.ports.changes import Delete, Insert
+from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
-from holdfast.ports.records.topic import MessageName, SubscriptionName, SubscriptionRow, TopicMessageRow
+from holdfast.ports.records.topic import (
+    GroupRow,
+    MessageName,
+    SubscriptionName,
+    SubscriptionRow,
+    TopicMessageRow,
+)
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import SUBSCRIPTIONS
@@ -73,50 +83,90 @@ def send(draft: RunDraft, run: Run, job: Job, record: TopicSend, now: Micros) ->
     return Decision(FollowUp(topics=(topic,)), (Insert(stored),))
 
 
-def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe) -> Decision[FollowUp]:
+def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe, now: Micros) -> Decision[FollowUp]:
     """Subscribe a durable function and append the row. It keeps the subscription that it has for this channel.
 
     The subscription starts behind: the next delivery of the topic gives it the messages that are stored already, and
-    then those that follow. So none is missed between the two.
+    then those that follow. So none is missed between the two. A member of a group waits for one message: the next
+    delivery hands it one, if there is one.
     """
     check_topic(record.topic)
+    check_group(record.group)
     selected = texts_of_selection(record.selection)
-    if record.channel != channel_of(record.topic, selected):
-        raise InvalidCommandError(
-            f"the channel of this subscription is {channel_of(record.topic, selected)!r}, not {record.channel!r}"
-        )
+    channel = (
+        channel_of(record.topic, selected)
+        if record.group is None
+        else group_channel_of(record.topic, record.group, record.call)
+    )
+    if record.channel != channel:
+        raise InvalidCommandError(f"the channel of this subscription is {channel!r}, not {record.channel!r}")
     event = events.TopicSubscribed(
-        call=record.call, topic=record.topic, channel=record.channel, selection=selected, site=record.site
+        call=record.call,
+        topic=record.topic,
+        channel=channel,
+        selection=selected,
+        group=record.group,
+        site=record.site,
     )
     draft.append(event, node=job.node)
-    draft.keep_mailbox(draft.mailbox.subscribe(record.channel))
+    draft.keep_mailbox(draft.mailbox.subscribe(channel))
     since = run.created_at if record.since is None else record.since
-    return Decision(FollowUp(topics=(record.topic,)), (Insert(subscription_of(run, event, since)),))
+    stored = subscription_of(run, event, since, now)
+    changes: tuple[Change, ...] = (Insert(stored),)
+    if stored.group_key is not None and record.group is not None:
+        group = GroupRow(
+            namespace=run.namespace,
+            topic=record.topic,
+            group_key=stored.group_key,
+            name=record.group,
+            selection=stored.selection,
+            since=since,
+            used_at=now,
+        )
+        changes = (Insert(group), *changes)  # it keeps the group that is stored
+    return Decision(FollowUp(topics=(record.topic,)), changes)
 
 
 def unsubscribe(draft: RunDraft, run: Run, job: Job, record: TopicUnsubscribe) -> Decision[FollowUp]:
-    """End a subscription and append the row. The lock of the run orders this and the deliveries."""
+    """End a subscription and append the row. The lock of the run orders this and the deliveries.
+
+    A message that a member of a group was handed, and has not read, goes back to the group.
+    """
     event = events.TopicUnsubscribed(
         call=record.call, topic=record.topic, channel=record.channel, site=record.site
     )
     draft.append(event, node=job.node)
-    draft.keep_mailbox(draft.mailbox.unsubscribe(record.channel))
+    mailbox = draft.mailbox.unsubscribe(record.channel)
+    back = [number for number, one in mailbox.groups.items() if one.channel == record.channel]
+    draft.keep_mailbox(mailbox.give_back(back) if back else mailbox)
     name = SubscriptionName(run.namespace, run.id, record.channel)
-    return Decision(FollowUp(), (Delete(SUBSCRIPTIONS, name),))
+    return Decision(
+        FollowUp(topics=(record.topic,) if back else ()),
+        (Delete(SUBSCRIPTIONS, name), *returned(run, mailbox, back)),
+    )
 
 
-def subscription_of(run: Run, subscribed: events.TopicSubscribed, since: Micros) -> SubscriptionRow:
-    """Return the subscription that an event records, which gets messages from an instant on."""
-    selection = selection_text({name: str(text) for name, text in subscribed.selection.items()})
+def subscription_of(
+    run: Run, subscribed: events.TopicSubscribed, since: Micros, now: Micros
+) -> SubscriptionRow:
+    """Return the subscription that an event records, which gets messages from an instant on.
+
+    That of a member of a group waits from `now` on.
+    """
+    selected = {name: str(text) for name, text in subscribed.selection.items()}
+    selection, group = selection_text(selected), subscribed.group
     return SubscriptionRow(
         namespace=run.namespace,
         run_id=run.id,
         channel=subscribed.channel,
         topic=subscribed.topic,
         selection=selection,
-        digest=digest_of(selection),
-        next_number=0,
+        # No message has the digest of a member: a message is for the group.
+        digest=digest_of(selection) if group is None else "",
+        next_number=0 if group is None else None,
         since=since,
+        group_key=None if group is None else group_key_of(group, selected),
+        waits_since=None if group is None else now,
     )
 
 
@@ -140,6 +190,13 @@ def check_topic(name: str) -> None:
     check_name("the topic", name)
     if not 1 <= len(name) <= TOPIC_MAX:
         raise InvalidCommandError(f"the name of a topic has 1 to {TOPIC_MAX} characters, not {len(name)}")
+
+
+def check_group(name: str | None) -> None:
+    """Raise InvalidCommandError if the name of a group is not valid. None passes."""
+    check_name("the group", name)
+    if name is not None and not 1 <= len(name) <= GROUP_MAX:
+        raise InvalidCommandError(f"the name of a group has 1 to {GROUP_MAX} characters, not {len(name)}")
 
 
 def texts_of_selection(selection: str) -> dict[str, str]:

@@ -90,6 +90,7 @@ class RunDraft:
         self._children = run.children
         self._mailbox = run.mailbox
         self._has_deliveries = False
+        self._returns: tuple[str, ...] = ()
         self.rows: list[HistoryRow] = []
         """The history rows appended so far."""
         self.hints: list[Hint] = []
@@ -110,11 +111,11 @@ class RunDraft:
         leaves = self._status in TERMINAL or (self._status in HELD and not run.is_admitted)
         has_run = run.concurrency_key is not None and (waits or leaves)
         has_rate = run.in_rate_line == 1 and (waits or leaves)
-        if not (has_run or has_rate or self._limited or self._has_deliveries):
+        if not (has_run or has_rate or self._limited or self._has_deliveries or self._returns):
             return NO_FOLLOW_UP
         runs = (run.concurrency_key,) if has_run and run.concurrency_key is not None else ()
         rates = (run.rate_key,) if has_rate and run.rate_key is not None else ()
-        return FollowUp(runs, tuple(self._limited), self._has_deliveries, rates)
+        return FollowUp(runs, tuple(self._limited), self._has_deliveries, rates, self._returns)
 
     @property
     def is_changed(self) -> bool:
@@ -191,7 +192,12 @@ class RunDraft:
     def append_message(self, payload: Payload, message: SignalReceived) -> int:
         """Append a message, put it into the mailbox, and return its row number."""
         number = self.append(message, payload=payload)
-        self.keep_mailbox(self.mailbox.put(number, message.start))
+        of_group = message.of_group
+        self.keep_mailbox(
+            self.mailbox.put(number, message.start)
+            if of_group is None
+            else self.mailbox.put_of_group(number, of_group)
+        )
         return number
 
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
@@ -412,6 +418,7 @@ class RunDraft:
         `cancels` are stages whose external work is cancelled, each with the maximum number of attempts.
         """
         self._status = RUN_TRANSITIONS.check(self._status, status)
+        self._returns = tuple(sorted({one.topic for one in self.mailbox.groups.values()}))
         self._mailbox, unsubscribed = without_subscriptions(self._before, self._mailbox)
         self._changes += unsubscribed
         if self._open_jobs:

@@ -5,13 +5,14 @@ Pure functions, used by the rule and by the preview.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from holdfast.kernel.history import events
 from holdfast.ports.errors import RerunRefusedError
+from holdfast.ports.mailboxes import GroupMessage, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.references import KeptRows
@@ -80,7 +81,9 @@ class Fork:
         begins_anew: Whether no row written by code is kept: redelivered rows are then there when the function starts.
         kept_messages: The numbers of kept rows with messages.
         closed_channels: The channels that kept rows have closed.
-        subscriptions: The subscriptions to topics that kept rows have begun and not ended.
+        subscriptions: The subscriptions to topics that kept rows have begun and not ended. Of a member of a group it is
+            its wait, which ends with its message, also with a redelivered one.
+        kept_of_groups: Of the kept messages those of groups, by the numbers of their rows.
     """
 
     start: str | None
@@ -94,6 +97,7 @@ class Fork:
     kept_messages: tuple[int, ...] = ()
     closed_channels: tuple[str, ...] = ()
     subscriptions: tuple[events.TopicSubscribed, ...] = ()
+    kept_of_groups: Mapping[int, GroupMessage] = attrs.field(factory=dict[int, GroupMessage])
 
 
 def plan_fork(
@@ -137,11 +141,13 @@ def plan_fork(
     keeps = tuple(one for one in calls if one.first < at)
     before = history[: at - 1]
     begins_anew = all(row.type in _BEFORE_CODE for row in before)
+    returned = mailbox_from(run.mailbox).returned
+    redelivered = tuple(_redelivered(history, at, returned, begins_anew=begins_anew))
     fork = Fork(
         start=label if at > 1 else None,
         row=at,
         kept=_kept(run, at - 1),
-        redelivered=tuple(_redelivered(history, at, begins_anew=begins_anew)),
+        redelivered=redelivered,
         children=tuple(one for one in open_children(before) if one in open_children(history)),
         keeps=keeps,
         runs=tuple(one for one in calls if one.first >= at),
@@ -154,7 +160,8 @@ def plan_fork(
                 if row.type == events.ChannelClosed.type
             )
         ),
-        subscriptions=tuple(open_subscriptions(before)),
+        subscriptions=tuple(open_subscriptions((*before, *redelivered))),
+        kept_of_groups=_messages_of_groups(before, returned),
     )
     _check(run, history, fork, children)
     if (cancelled := _first_kept(lost, before)) is not None:
@@ -314,17 +321,19 @@ def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
     return tuple(kept) if last else ()
 
 
-def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -> Iterable[HistoryRow]:
+def _redelivered(
+    history: Sequence[HistoryRow], at: int, returned: Container[int], *, begins_anew: bool
+) -> Iterable[HistoryRow]:
     """Yield the rows of external input after the point, and those that record the clock and patches.
 
-    A sender does not know about the fork and does not send again. Rejected and failed updates are left out: their
-    callers have got the error.
+    Messages that went back to their groups are left out. A sender does not know about the fork and does not send again.
+    Rejected and failed updates are left out: their callers have got the error.
     """
     kept_children = frozenset(open_children(history[: at - 1]))
     refused = set(_refused_updates(history))
     for row in history[at - 1 :]:
         match row.type:
-            case events.SignalReceived.type:
+            case events.SignalReceived.type if row.number not in returned:
                 yield row
             case events.UpdateReceived.type if f"update{row.number}" not in refused:
                 yield row
@@ -360,6 +369,7 @@ def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Mappin
             f" {cancelling} or before it",
         )
     _check_undone(run, history, fork)
+    _check_returned(run, history, fork)
     for child in fork.children:
         if child not in children:
             begun = next(one for one in fork.keeps if one.run == child)
@@ -367,6 +377,39 @@ def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Mappin
                 run.id,
                 f"run {child!r} is kept, but no longer exists; start from row {begun.first} or before it",
             )
+
+
+def _check_returned(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
+    """Refuse to keep a message that went back to its group after the point. RerunRefusedError."""
+    back = {
+        number: events.SignalReceived.from_row(history[number - 1])
+        for number in mailbox_from(run.mailbox).returned
+        if number < fork.row
+    }
+    if not back:
+        return
+    ended = {
+        events.TopicUnsubscribed.from_row(row).channel
+        for row in history[: fork.row - 1]
+        if row.type == events.TopicUnsubscribed.type
+    }
+    for number, message in sorted(back.items()):
+        if message.channel not in ended:
+            raise RerunRefusedError(
+                run.id,
+                f"its message in row {number} went back to a group of topic {message.topic!r}, so it can't be kept;"
+                f" start from row {number} or before it",
+            )
+
+
+def _messages_of_groups(rows: Iterable[HistoryRow], returned: Container[int]) -> dict[int, GroupMessage]:
+    """Return the messages of groups in rows, by number, without those that went back."""
+    received = (
+        (row.number, events.SignalReceived.from_row(row).of_group)
+        for row in rows
+        if row.type == events.SignalReceived.type and row.number not in returned
+    )
+    return {number: message for number, message in received if message is not None}
 
 
 def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
@@ -411,6 +454,10 @@ def open_subscriptions(history: Iterable[HistoryRow]) -> Iterator[events.TopicSu
         if row.type == events.TopicSubscribed.type:
             subscribed = events.TopicSubscribed.from_row(row)
             found[subscribed.channel] = subscribed
+        elif row.type == events.SignalReceived.type:
+            message = events.SignalReceived.from_row(row)
+            if message.group_key is not None:
+                found.pop(message.channel, None)
         elif row.type == events.TopicUnsubscribed.type:
             found.pop(events.TopicUnsubscribed.from_row(row).channel, None)
     yield from (found[channel] for channel in sorted(found))

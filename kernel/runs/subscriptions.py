@@ -1,17 +1,41 @@
-"""Subscriptions of a run to topics: they end with it."""
+"""Subscriptions of a run to topics end with it, and what it has of groups and did not read goes back to them."""
 
-from holdfast.ports.changes import Change, Delete
-from holdfast.ports.mailboxes import mailbox_from
+from collections.abc import Iterable
+
+from holdfast.ports.changes import Change, Delete, Insert
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records.run import Run
-from holdfast.ports.records.topic import SubscriptionName
+from holdfast.ports.records.topic import GROUP_CHANNEL, ReturnedRow, SubscriptionName
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import SUBSCRIPTIONS
 
 
 def without_subscriptions(run: Run, mailbox: str | None) -> tuple[str | None, tuple[Change, ...]]:
-    """Return the mailbox of a run that ends, and the changes that end its subscriptions."""
+    """Return the mailbox of a run that ends, and the changes that end its subscriptions and return messages."""
     known = mailbox_from(mailbox)
-    if not known.subscribed:
+    if not known.subscribed and not known.groups:
         return mailbox, ()
     names = (SubscriptionName(run.namespace, run.id, channel) for channel in known.subscribed)
-    return evolve(known, subscribed=()).to_text(), tuple(Delete(SUBSCRIPTIONS, name) for name in names)
+    ended = evolve(known, subscribed=()).give_back(known.groups)
+    changes = (*(Delete(SUBSCRIPTIONS, name) for name in names), *returned(run, known, known.groups))
+    return ended.to_text(), changes
+
+
+def returned(run: Run, mailbox: Mailbox, numbers: Iterable[int]) -> tuple[Change, ...]:
+    """Return the changes that give the messages of these rows back to their groups."""
+    messages = (mailbox.groups[number] for number in sorted(numbers))
+    return tuple(
+        Insert(
+            ReturnedRow(namespace=run.namespace, topic=one.topic, group_key=one.group_key, number=one.number)
+        )
+        for one in messages
+    )
+
+
+def left_behind(mailbox: Mailbox, kept: Iterable[str] = ()) -> Mailbox:
+    """Return what ends with a generation whose subscriptions, waits and messages the next one has.
+
+    These are the waits of members of groups for which the next generation has no row.
+    """
+    waits = (one for one in mailbox.subscribed if one.startswith(GROUP_CHANNEL))
+    return evolve(mailbox, subscribed=tuple(one for one in waits if one not in set(kept)), groups={})

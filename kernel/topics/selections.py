@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Final, cast
 
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records.topic import TOPIC_CHANNEL
+from holdfast.ports.records.topic import GROUP_CHANNEL, TOPIC_CHANNEL
 
 KEYS_MAX: Final = 4
 """How many texts a message can be selected by: it fits 2 to the power of this many selections."""
@@ -18,6 +18,8 @@ TEXT_MAX: Final = 1_000
 """Maximum length of a text that messages are selected by."""
 TOPIC_MAX: Final = 100
 """Maximum length of the name of a topic. The channels of its subscriptions are longer."""
+GROUP_MAX: Final = 64
+"""Maximum length of the name of a group."""
 _DIGEST_BYTES: Final = 8
 
 
@@ -50,6 +52,16 @@ def digests_of(attributes: Mapping[str, str]) -> list[str]:
 def is_selected(selected: Mapping[str, str], attributes: Mapping[str, str]) -> bool:
     """Whether a message with these texts fits a selection."""
     return selected.items() <= attributes.items()
+
+
+def group_key_of(group: str, selected: Mapping[str, str]) -> str:
+    """Return the key of a group of a topic: members that select other messages are another group."""
+    return group if not selected else f"{group}#{digest_of(selection_text(selected))}"
+
+
+def group_channel_of(topic: str, group: str, call: str) -> str:
+    """Return the name of the channel in which a member of a group gets the message that a call waits for."""
+    return f"{GROUP_CHANNEL}{topic}/{group}@{call}"
 
 
 def channel_of(topic: str, selected: Mapping[str, str]) -> str:

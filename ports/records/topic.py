@@ -29,6 +29,23 @@ class SubscriptionName(NamedTuple):
     channel: str
 
 
+class GroupName(NamedTuple):
+    """The name of a group: its members take turns at the messages of a topic."""
+
+    namespace: str
+    topic: str
+    group_key: str
+
+
+class ReturnedName(NamedTuple):
+    """The name of a message that went back to its group."""
+
+    namespace: str
+    topic: str
+    group_key: str
+    number: int
+
+
 @frozen(kw_only=True)
 class TopicRow:
     """How far the messages of a topic were delivered. A delivery holds the lock of this row.
@@ -104,6 +121,10 @@ class SubscriptionRow:
     gets each message as that is delivered."""
     since: Micros
     """It gets no message that was published before."""
+    group_key: str | None = None
+    """Of a member that waits for its next message: the key of the group. None: it gets every selected message."""
+    waits_since: Micros | None = None
+    """Since when the member has waited; None without a group. Who has waited longest gets the next message."""
 
     @property
     def subscription_name(self) -> SubscriptionName:
@@ -111,5 +132,53 @@ class SubscriptionRow:
         return SubscriptionName(self.namespace, self.run_id, self.channel)
 
 
+@frozen(kw_only=True)
+class GroupRow:
+    """How far the messages of a topic have been handed to the members of a group, each to one of them.
+
+    It is stored with the first wait of a member. Afterwards only deliveries change it, under the lock of the topic.
+    """
+
+    namespace: str
+    topic: str
+    group_key: str
+    """The name of the group, with the digest of its selection if it has one: the members select the same messages."""
+    name: str
+    """The name of the group."""
+    selection: str
+    """JSON text of an object: the attributes that a message must have."""
+    next_number: int = 0
+    """The number of the first message that was not handed out and may be. Below it, those that went back; 0: the group
+    begins at `since`."""
+    since: Micros
+    """It gets no message that was published before."""
+    used_at: Micros
+    """When it was last handed a message, or began."""
+
+    @property
+    def group_name(self) -> GroupName:
+        """The name under which it is stored."""
+        return GroupName(self.namespace, self.topic, self.group_key)
+
+
+@frozen(kw_only=True)
+class ReturnedRow:
+    """A message that went back to its group: the member that had it ended, or waited no more, before it read it."""
+
+    namespace: str
+    topic: str
+    group_key: str
+    number: int
+
+    @property
+    def returned_name(self) -> ReturnedName:
+        """The name under which it is stored."""
+        return ReturnedName(self.namespace, self.topic, self.group_key, self.number)
+
+
 TOPIC_CHANNEL: Final = "topic:"
 """How the names of the channels begin that get messages of topics. Other channels have no such name."""
+GROUP_CHANNEL: Final = "group:"
+"""How the names of the channels begin in which a member of a group gets a message. Other channels have no such name."""
+GROUP_IDLE: Final[Micros] = 30 * 86_400_000_000
+"""How long a group to which nothing is handed, and in which no member waits, keeps messages beyond their time."""

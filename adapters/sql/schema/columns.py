@@ -23,7 +23,7 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.schedule import ScheduleRow
 from holdfast.ports.records.session import LeaderLease, Registration, Session
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.topic import GroupRow, ReturnedRow, SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
@@ -378,7 +378,28 @@ _MAPS: Final = (
             "digest": "digest",
             "next_number": "next_number",
             "since": "since",
+            "group_key": "group_key",
+            "waits_since": "waits_since",
         },
+    ),
+    ColumnMap(
+        GroupRow,
+        tables.topic_groups,
+        {
+            "namespace": "namespace",
+            "topic": "topic",
+            "group_key": "group_key",
+            "name": "name",
+            "selection": "selection",
+            "next_number": "next_number",
+            "since": "since",
+            "used_at": "used_at",
+        },
+    ),
+    ColumnMap(
+        ReturnedRow,
+        tables.returned_messages,
+        {"namespace": "namespace", "topic": "topic", "group_key": "group_key", "number": "number"},
     ),
     ColumnMap(Gathering, tables.gatherings, {"namespace": "namespace", "name": "name", "run": "run"}),
     ColumnMap(SlotName, tables.slots, {"namespace": "namespace", "name": "name"}),

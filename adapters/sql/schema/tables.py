@@ -772,6 +772,18 @@ subscriptions: Final = Table(
     _name("digest"),
     _number("next_number", nullable=True),
     _number("since"),
+    _name("group_key", nullable=True),
+    _number("waits_since", nullable=True),
+)
+_index(
+    "holdfast_subscriptions_waiting",
+    subscriptions.c.namespace,
+    subscriptions.c.topic,
+    subscriptions.c.group_key,
+    subscriptions.c.waits_since,
+    subscriptions.c.run_id,
+    subscriptions.c.channel,
+    where="group_key IS NOT NULL",
 )
 _index(
     "holdfast_subscriptions_of_topic",
@@ -789,6 +801,28 @@ _index(
     subscriptions.c.run_id,
     subscriptions.c.channel,
     where="next_number IS NOT NULL",
+)
+
+topic_groups: Final = Table(
+    "holdfast_topic_groups",
+    metadata,
+    _key("namespace"),
+    _key("topic"),
+    _key("group_key"),
+    _name("name"),
+    _text("selection"),
+    _number("next_number"),
+    _number("since"),
+    _number("used_at"),
+)
+
+returned_messages: Final = Table(
+    "holdfast_returned_messages",
+    metadata,
+    _key("namespace"),
+    _key("topic"),
+    _key("group_key"),
+    _number("number", key=True),
 )
 
 outbox: Final = Table(

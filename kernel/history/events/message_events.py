@@ -15,6 +15,7 @@ from holdfast.kernel.history.events.event import (
     OperatorEvent,
     RecordedError,
 )
+from holdfast.ports.mailboxes import GroupMessage
 from holdfast.ports.structs import frozen
 
 
@@ -44,6 +45,15 @@ class SignalReceived(OperatorEvent):
     """Its id in the topic."""
     number: int | None = None
     """Its number in the topic."""
+    group_key: str | None = None
+    """The key of the group in which this run was handed it; None: every subscriber got it."""
+
+    @property
+    def of_group(self) -> GroupMessage | None:
+        """The message in its group; None if it is not one of a group."""
+        if self.topic is None or self.group_key is None or self.number is None:
+            return None
+        return GroupMessage(self.channel, self.topic, self.group_key, self.number)
 
 
 @frozen(kw_only=True)
@@ -150,6 +160,8 @@ class TopicSubscribed(LocatedCallEvent):
     """The name of the channel."""
     selection: Mapping[str, object] = attrs.field(factory=dict[str, object])
     """The attributes that a message must have."""
+    group: str | None = None
+    """The group whose next message it waits for; None: it gets every selected message."""
 
 
 @frozen(kw_only=True)

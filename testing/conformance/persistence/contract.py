@@ -26,6 +26,7 @@ from holdfast.testing.conformance.persistence.schedules import Schedules
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions
+from holdfast.testing.conformance.persistence.topic_groups import TopicGroups
 from holdfast.testing.conformance.persistence.topics import Topics
 from holdfast.testing.conformance.persistence.triggers import Triggers
 from holdfast.testing.conformance.persistence.turns import Turns
@@ -49,6 +50,7 @@ class PersistenceContract(
     RunSearch,
     Schedules,
     Topics,
+    TopicGroups,
     Triggers,
     Limits,
     Credentials,

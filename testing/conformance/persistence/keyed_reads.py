@@ -12,7 +12,7 @@ from holdfast.ports.records.limits import FairKey, LimitRow, RateWindow, SlotNam
 from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.outbox import Stream, StreamHead
 from holdfast.ports.records.session import Registration
-from holdfast.ports.records.topic import SubscriptionRow, TopicMessageRow, TopicRow
+from holdfast.ports.records.topic import GroupRow, ReturnedRow, SubscriptionRow, TopicMessageRow, TopicRow
 from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import (
@@ -24,6 +24,7 @@ from holdfast.ports.tables import (
     CREDENTIALS,
     FAIR_KEYS,
     GATHERINGS,
+    GROUPS,
     HISTORY,
     JOBS,
     LEADERS,
@@ -35,6 +36,7 @@ from holdfast.ports.tables import (
     RATES,
     REGISTRATIONS,
     REPLIES,
+    RETURNED_MESSAGES,
     RUNS,
     SCHEDULES,
     SESSIONS,
@@ -101,6 +103,19 @@ def _a_subscription(number: int) -> SubscriptionRow:
     )
 
 
+def _a_group(number: int) -> GroupRow:
+    return GroupRow(
+        namespace=NAMESPACE,
+        topic="orders",
+        group_key=f"packers-{number}",
+        name="packers",
+        selection="{}",
+        next_number=number,
+        since=NOW,
+        used_at=NOW,
+    )
+
+
 _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[int], object]]]] = {
     RUNS: (Insert, a_run),
     JOBS: (Insert, lambda number: a_job(1, number)),
@@ -110,6 +125,11 @@ _ROWS: Final[Mapping[Table[Any, Any], tuple[Callable[[Any], Change], Callable[[i
     TRIGGERS: (Insert, lambda number: evolve(FULL_TRIGGER, name=f"trigger-{number}")),
     TOPIC_MESSAGES: (Insert, _a_message),
     SUBSCRIPTIONS: (Insert, _a_subscription),
+    GROUPS: (Insert, _a_group),
+    RETURNED_MESSAGES: (
+        Insert,
+        lambda number: ReturnedRow(namespace=NAMESPACE, topic="orders", group_key="packers", number=number),
+    ),
     PLANS: (Insert, a_plan),
     REPLIES: (Insert, lambda number: a_reply(f"key-{number}")),
     SESSIONS: (Insert, a_session),

@@ -65,6 +65,7 @@ def upgrade() -> None:
     create_topics()
     create_topic_messages()
     create_subscriptions()
+    create_topic_groups()
     create_outbox()
     create_commit_receipts()
     create_store()
@@ -765,7 +766,15 @@ def create_subscriptions() -> None:
         key("digest"),
         number("next_number", nullable=True),
         number("since"),
+        key("group_key", nullable=True),
+        number("waits_since", nullable=True),
         sa.PrimaryKeyConstraint("namespace", "run_id", "channel"),
+    )
+    index(
+        "holdfast_subscriptions_waiting",
+        "holdfast_subscriptions",
+        ["namespace", "topic", "group_key", "waits_since", "run_id", "channel"],
+        "group_key IS NOT NULL",
     )
     index(
         "holdfast_subscriptions_of_topic",
@@ -778,6 +787,29 @@ def create_subscriptions() -> None:
         "holdfast_subscriptions",
         ["namespace", "topic", "run_id", "channel"],
         "next_number IS NOT NULL",
+    )
+
+
+def create_topic_groups() -> None:
+    op.create_table(
+        "holdfast_topic_groups",
+        key("namespace"),
+        key("topic"),
+        key("group_key"),
+        key("name"),
+        words("selection"),
+        number("next_number"),
+        number("since"),
+        number("used_at"),
+        sa.PrimaryKeyConstraint("namespace", "topic", "group_key"),
+    )
+    op.create_table(
+        "holdfast_returned_messages",
+        key("namespace"),
+        key("topic"),
+        key("group_key"),
+        number("number"),
+        sa.PrimaryKeyConstraint("namespace", "topic", "group_key", "number"),
     )
 
 

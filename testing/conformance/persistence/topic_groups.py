@@ -1,0 +1,186 @@
+"""The contract of a store for groups: their members take turns at the messages of a topic."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.ports.changes import Delete, Insert
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records.topic import (
+    GROUP_IDLE,
+    GroupRow,
+    ReturnedRow,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+    TopicRow,
+)
+from holdfast.ports.searches import (
+    ExpiredMessages,
+    GroupsToServe,
+    ReturnedMessages,
+    SubscriptionsBehind,
+    SubscriptionsOfDigests,
+    TopicsToDeliver,
+    WaitingMembers,
+)
+from holdfast.ports.tables import GROUPS, RETURNED_MESSAGES, SUBSCRIPTIONS
+from holdfast.testing.conformance.builders import NAMESPACE, NOW
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put
+from holdfast.testing.conformance.persistence.topics import found
+
+TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders", last=5)
+GROUP: Final = GroupRow(
+    namespace=NAMESPACE,
+    topic="orders",
+    group_key="packers",
+    name="packers",
+    selection="{}",
+    next_number=4,
+    since=NOW,
+    used_at=NOW,
+)
+MEMBER: Final = SubscriptionRow(
+    namespace=NAMESPACE,
+    run_id="run-1",
+    channel="group:orders/packers@1",
+    topic="orders",
+    selection="{}",
+    digest="",
+    since=NOW,
+    group_key="packers",
+    waits_since=NOW,
+)
+RETURNED: Final = ReturnedRow(namespace=NAMESPACE, topic="orders", group_key="packers", number=2)
+MESSAGE: Final = TopicMessageRow(
+    namespace=NAMESPACE, topic="orders", id="a", number=2, at=NOW, payload="1", expires_at=NOW - 9
+)
+
+
+class TopicGroups(PersistenceCase):
+    """Groups, the members that wait, and messages that went back."""
+
+    def test_a_group_and_its_messages_are_stored_as_they_are(self, store: Persistence) -> None:
+        """A second insert keeps what is stored: each member stores its group, and a message goes back once."""
+        put(store, Insert(GROUP), Insert(RETURNED), Insert(MEMBER))
+        put(store, Insert(evolve(GROUP, next_number=9)), Insert(RETURNED))
+        names = GROUP.group_name, RETURNED.returned_name, MEMBER.subscription_name
+        stored = store.transact(
+            lambda tx: (
+                *tx.get(GROUPS, [names[0]]),
+                *tx.get(RETURNED_MESSAGES, [names[1]]),
+                *tx.get(SUBSCRIPTIONS, [names[2]]),
+            )
+        )
+        assert stored == (GROUP, RETURNED, MEMBER)
+
+    def test_members_wait_in_order(self, store: Persistence) -> None:
+        """Who has waited longest comes first; a member is no subscription that gets every message."""
+        put(
+            store,
+            Insert(evolve(MEMBER, run_id="c")),
+            Insert(evolve(MEMBER, run_id="b", waits_since=NOW + 1)),
+            Insert(evolve(MEMBER, run_id="d", waits_since=NOW - 1)),
+            Insert(evolve(MEMBER, run_id="a")),
+            Insert(evolve(MEMBER, run_id="e", group_key="others")),
+            Insert(evolve(MEMBER, run_id="f", topic="other")),
+            Insert(evolve(MEMBER, run_id="g", group_key=None, waits_since=None)),
+        )
+        waiting = found(store, WaitingMembers(NAMESPACE, "orders", "packers", 3))
+        assert [one.run_id for one in waiting] == ["d", "a", "c"]
+        every = found(store, WaitingMembers(NAMESPACE, "orders", "packers", 9))
+        assert [one.run_id for one in every] == ["d", "a", "c", "b"]
+        assert found(store, SubscriptionsBehind(NAMESPACE, "orders", 9)) == []
+        assert found(store, SubscriptionsOfDigests(NAMESPACE, "orders", ["d"], "", "", 9)) == []
+
+    def test_groups_in_which_a_member_waits_and_a_message_may_be_handed_out(self, store: Persistence) -> None:
+        """A message is one with a number that was not handed out, or one that went back."""
+
+        def group(key: str, number: int, *, waits: bool = True) -> list[Insert]:
+            member = Insert(evolve(MEMBER, group_key=key, channel=f"group:orders/{key}@1"))
+            return [
+                Insert(evolve(GROUP, group_key=key, next_number=number)),
+                *([member] if waits else []),
+            ]
+
+        put(
+            store,
+            Insert(TOPIC),
+            *group("new", 0),
+            *group("behind", 5),
+            *group("all handed out", 6),
+            *group("nobody waits", 1, waits=False),
+            *group("back", 6),
+            Insert(evolve(RETURNED, group_key="back")),
+            *group("back, nobody waits", 6, waits=False),
+            Insert(evolve(RETURNED, group_key="back, nobody waits")),
+        )
+
+        def keys(number: int, limit: int = 9) -> list[str]:
+            return [one.group_key for one in found(store, GroupsToServe(NAMESPACE, "orders", number, limit))]
+
+        assert keys(5) == ["back", "behind", "new"]
+        assert keys(4) == ["back", "new"]
+        assert keys(5, 1) == ["back"]
+        assert found(store, GroupsToServe(NAMESPACE, "other", 5, 9)) == []
+
+    def test_topics_of_groups_that_are_to_be_served(self, store: Persistence) -> None:
+        """They are found whatever happens to the process that should have served them."""
+
+        def of(topic: str, *, last: int | None, number: int, waits: bool = True) -> list[Insert]:
+            return [
+                *([] if last is None else [Insert(evolve(TOPIC, name=topic, last=last))]),
+                Insert(evolve(GROUP, topic=topic, next_number=number)),
+                *([Insert(evolve(MEMBER, run_id=topic, topic=topic))] if waits else []),
+            ]
+
+        put(
+            store,
+            *of("a new group", last=None, number=0),
+            *of("behind", last=3, number=3),
+            *of("handed out", last=3, number=4),
+            *of("nobody waits", last=3, number=1, waits=False),
+            *of("went back", last=3, number=4),
+            Insert(evolve(RETURNED, topic="went back")),
+        )
+        names = [TopicName(NAMESPACE, name) for name in ("a new group", "behind", "went back")]
+        assert found(store, TopicsToDeliver("", "", 10)) == names
+
+    def test_messages_that_went_back(self, store: Persistence) -> None:
+        """By number; those that are not stored any more are left out."""
+        put(
+            store,
+            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (3, 1, 2, 10)),
+            *(Insert(evolve(RETURNED, number=number)) for number in (10, 3, 4, 1)),
+            Insert(evolve(RETURNED, group_key="others", number=2)),
+        )
+
+        def numbers(limit: int) -> list[int | None]:
+            search = ReturnedMessages(NAMESPACE, "orders", "packers", limit)
+            return [one.number for one in found(store, search)]
+
+        assert numbers(9) == [1, 3, 10]
+        assert numbers(2) == [1, 3]
+        put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, number=1).returned_name))
+        assert numbers(9) == [3, 10]
+
+    def test_what_a_group_has_to_hand_out_does_not_expire(self, store: Persistence) -> None:
+        """Unless the group was not used for long, and no member waits."""
+        put(
+            store,
+            Insert(TOPIC),
+            Insert(evolve(GROUP, next_number=3)),
+            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (1, 2, 3, 4)),
+            Insert(evolve(RETURNED, number=1)),
+        )
+
+        def expired() -> list[int | None]:
+            return [one.number for one in found(store, ExpiredMessages(NAMESPACE, "orders", 9, 9))]
+
+        assert expired() == [2]
+        idle = evolve(GROUP, next_number=3, used_at=NOW - GROUP_IDLE - 1)
+        put(store, Delete(GROUPS, GROUP.group_name))
+        put(store, Insert(idle))
+        assert expired() == [2, 3, 4]
+        put(store, Insert(MEMBER))
+        assert expired() == [2]
