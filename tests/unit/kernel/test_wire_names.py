@@ -62,9 +62,9 @@ def test_changes() -> None:
 def test_tables_of_changes() -> None:
     assert sorted(table.name for table in TABLES) == words("""
         ai_calls annotations artifacts attempt_output audit_entries browser_sessions credentials fair_keys
-        gatherings history jobs leaders limits map_items namespaces plans rates registrations replies runs
-        schedules sessions sinks slots streams subscriptions topic_messages topics triggers
-        workflows
+        gatherings history jobs leaders limits map_items namespaces plans rates registrations replies
+        returned_messages runs schedules sessions sinks slots streams subscriptions topic_groups topic_messages topics
+        triggers workflows
     """)
 
 
@@ -214,13 +214,15 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ("holdfast_worker_registry", "about lease namespace session"),
         (
             "holdfast_subscriptions",
-            "channel digest namespace next_number run_id selection since topic",
+            "channel digest group_key namespace next_number run_id selection since topic waits_since",
         ),
         (
             "holdfast_topic_messages",
             "at attributes checked expires_at id namespace number payload sender sender_row topic",
         ),
         ("holdfast_topics", "after_subscription last name namespace"),
+        ("holdfast_topic_groups", "group_key name namespace next_number selection since topic used_at"),
+        ("holdfast_returned_messages", "group_key namespace number topic"),
         (
             "holdfast_triggers",
             """
@@ -247,7 +249,7 @@ def test_tables() -> None:
         holdfast_credentials
         holdfast_fair_keys holdfast_gatherings holdfast_history holdfast_idempotency_replies holdfast_jobs
         holdfast_leaders holdfast_limits holdfast_map_items holdfast_namespaces holdfast_outbox holdfast_plans
-        holdfast_rate_limits holdfast_runs holdfast_schedules holdfast_sessions holdfast_sinks holdfast_store
-        holdfast_subscriptions holdfast_topic_messages holdfast_topics holdfast_triggers holdfast_worker_registry
-            holdfast_workflows
+        holdfast_rate_limits holdfast_returned_messages holdfast_runs holdfast_schedules holdfast_sessions
+        holdfast_sinks holdfast_store holdfast_subscriptions holdfast_topic_groups holdfast_topic_messages
+        holdfast_topics holdfast_triggers holdfast_worker_registry holdfast_workflows
     """)

@@ -1,0 +1,416 @@
+"""Groups: each message of a topic is handed to one of the members that wait, and none is lost with one."""
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.kernel.commands import (
+    Attempt,
+    Completed,
+    ContinuedAsNew,
+    Failed,
+    Failure,
+    FunctionWaiting,
+    JobRecord,
+    RunRerunFrom,
+    RunTerminate,
+    TopicDeliver,
+    TopicSubscribe,
+    TopicUnsubscribe,
+)
+from holdfast.kernel.history import events
+from holdfast.kernel.topics.selections import group_channel_of, group_key_of, selection_text
+from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records.topic import GROUP_IDLE, GroupName
+from holdfast.ports.records.values import Micros
+from tests.unit.kernel.topic_worlds import (
+    TOPIC,
+    deliver,
+    function,
+    new_world,
+    publish,
+    received,
+    record,
+    subscriber,
+    subscribing,
+)
+from tests.unit.kernel.world import World, payload, pipeline, stage
+
+GROUP = "packers"
+
+
+@pytest.fixture
+def world() -> World:
+    return new_world()
+
+
+def waiting(
+    call: str = "1", *, group: str = GROUP, since: Micros | None = 0, **selected: str
+) -> TopicSubscribe:
+    """The record of a member that waits for its next message."""
+    return TopicSubscribe(
+        call=call,
+        topic=TOPIC,
+        channel=group_channel_of(TOPIC, group, call),
+        selection=selection_text(selected),
+        group=group,
+        since=since,
+    )
+
+
+def member(world: World, name: str, *, group: str = GROUP, **selected: str) -> Attempt:
+    """A function that waits for the next message of a group, since later than those before it."""
+    attempt = function(world, name)
+    record(world, attempt, waiting(group=group, **selected))
+    world.settle(attempt, FunctionWaiting(seen=world.run(name).last_row))
+    world.wait(1)
+    return attempt
+
+
+def taken(world: World, *names: str) -> list[list[str]]:
+    """The messages in the histories of runs."""
+    return [[text for text, _ in received(world, name)] for name in names]
+
+
+def next_number(world: World, key: str = GROUP) -> int:
+    """The number of the first message that a group has not handed out."""
+    return world.tables().groups[GroupName("default", TOPIC, key)].next_number
+
+
+def test_each_message_goes_to_one_member_that_has_waited_longest(world: World) -> None:
+    member(world, "late")
+    for name in ("c", "a", "b"):
+        member(world, name)
+    publish(world, "1", "2", "3")
+    deliver(world)
+    with world.unchanged():
+        deliver(world)
+    assert taken(world, "late", "c", "a", "b") == [["1"], ["2"], ["3"], []]
+    row = events.SignalReceived.from_row(world.history("a")[-1])
+    assert (row.channel, row.topic, row.number, row.group_key) == ("group:orders/packers@1", TOPIC, 3, GROUP)
+
+
+def test_a_member_gets_one_message_for_each_wait(world: World) -> None:
+    attempt = function(world, "m")
+    record(world, attempt, waiting("1"))
+    publish(world, "1", "2")
+    deliver(world)
+    assert taken(world, "m") == [["1"]]
+    record(world, attempt, waiting("2"), seen=world.run("m").last_row)
+    deliver(world)
+    assert taken(world, "m") == [["1", "2"]]
+
+
+def test_messages_for_which_no_member_waits_are_kept_for_the_next(world: World) -> None:
+    publish(world, "1", "2")
+    deliver(world)
+    for name in ("a", "b", "c"):
+        member(world, name)
+    publish(world, "3")
+    deliver(world)
+    assert taken(world, "a", "b", "c") == [["1"], ["2"], ["3"]]
+
+
+def test_groups_and_subscribers_do_not_take_from_each_other(world: World) -> None:
+    subscriber(world, "every")
+    member(world, "a")
+    member(world, "b", group="others")
+    member(world, "nz", country="nz")
+    publish(world, "1", country="nz")
+    deliver(world)
+    assert taken(world, "every", "a", "b", "nz") == [["1"]] * 4
+
+
+def test_a_group_gets_only_what_it_selects(world: World) -> None:
+    member(world, "nz", country="nz")
+    publish(world, "1", country="fr")
+    publish(world, "2", country="nz")
+    deliver(world)
+    assert taken(world, "nz") == [["2"]]
+    assert next_number(world, group_key_of(GROUP, {"country": "nz"})) == 3
+
+
+@pytest.mark.parametrize(("since", "expected"), [(None, []), (0, ["old"])])
+def test_a_group_begins_with_its_first_member(
+    world: World, since: Micros | None, expected: list[str]
+) -> None:
+    """From the start of that run on, or from the instant that it names. Other members go on where the group is."""
+    publish(world, "old")
+    deliver(world)
+    world.wait(1)
+    attempt = function(world, "first")
+    record(world, attempt, waiting(since=since))
+    deliver(world)
+    assert taken(world, "first") == [expected]
+    member(world, "second")
+    deliver(world)
+    assert taken(world, "second") == [[]]
+
+
+def test_a_member_that_waits_no_more_gets_nothing(world: World) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    deliver(world)
+    record(world, attempt, TopicUnsubscribe(call="2", topic=TOPIC, channel="group:orders/packers@1"), seen=2)
+    member(world, "b")
+    publish(world, "1")
+    deliver(world)
+    assert taken(world, "a", "b") == [[], ["1"]]
+
+
+def test_a_message_that_comes_as_a_member_stops_to_wait_goes_back(world: World) -> None:
+    """It is the first that the next member gets."""
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1", "2")
+    deliver(world)
+    assert taken(world, "a") == [["1"]]
+    record(world, attempt, TopicUnsubscribe(call="2", topic=TOPIC, channel="group:orders/packers@1"), seen=2)
+    for name in ("b", "c"):
+        member(world, name)
+    deliver(world)
+    assert taken(world, "b", "c") == [["1"], ["2"]]
+    assert not world.tables().returned_messages
+
+
+def test_a_message_that_was_read_does_not_go_back(world: World) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=3, received=(3,), records=()))
+    world.do(RunTerminate(run_id="a"))
+    member(world, "b")
+    deliver(world)
+    assert taken(world, "b") == [[]]
+
+
+@pytest.mark.parametrize("ends", ["completed", "failed", "terminated", "continued as new", "begun anew"])
+def test_what_a_generation_has_not_read_goes_back_when_it_ends(world: World, ends: str) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"), waiting("2"))
+    publish(world, "1")
+    deliver(world)
+    match ends:
+        case "completed":
+            world.settle(attempt, Completed(output=payload(1)))
+        case "failed":
+            world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+        case "continued as new":
+            world.settle(attempt, ContinuedAsNew(workflow="f", version="1", input=payload(1), seen=4))
+        case "begun anew":
+            world.do(RunRerunFrom(run_id="a", stage="f"))
+        case _:
+            world.do(RunTerminate(run_id="a"))
+    for name in ("b", "c"):
+        member(world, name)
+    publish(world, "2")
+    deliver(world)
+    if ends == "begun anew":  # it gets its messages again
+        assert taken(world, "b", "c") == [["2"], []]
+        assert taken(world, "a") == [["1"]]
+    else:
+        assert taken(world, "b", "c") == [["1"], ["2"]]
+    stored = world.tables().subscriptions
+    assert [name.run_id for name in stored] == ([] if ends != "begun anew" else ["c"])
+
+
+def test_the_next_attempt_of_a_run_has_the_messages_of_the_one_before() -> None:
+    world = World(pipeline(attrs.evolve(stage("f", attempts=2), function=True), workflow="f"))
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1", "2")
+    deliver(world)
+    record(world, attempt, waiting("2"), seen=3)
+    deliver(world)
+    record(world, attempt, waiting("3"), seen=5)
+    world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+    assert world.run("a").generation == 2
+    assert taken(world, "a") == [["1", "2"]]
+    publish(world, "3")
+    member(world, "b")
+    deliver(world)
+    assert taken(world, "a", "b") == [["1", "2"], ["3"]]
+    again = world.claim_one(world.open())
+    world.do(RunTerminate(run_id="a"))
+    assert again.epoch
+    for name in ("c", "d"):
+        member(world, name)
+    deliver(world)
+    assert taken(world, "c", "d") == [["1"], ["2"]]
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_a_rerun_from_a_row_has_the_waits_and_messages_of_the_rows_that_it_keeps(
+    world: World, is_active: bool
+) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    record(world, attempt, subscribing("2", topic="other"), seen=2)
+    publish(world, "1")
+    if not is_active:
+        world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+    world.do(RunRerunFrom(run_id="a", row=3))
+    deliver(world)
+    assert taken(world, "a") == [["1"]]
+    assert [name.channel for name in world.tables().subscriptions if name.channel.startswith("group:")] == []
+
+
+def test_a_rerun_does_not_wait_where_the_rows_that_it_keeps_do_not(world: World) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, subscribing("1", topic="other"))
+    record(world, attempt, waiting("2"), seen=2)
+    world.do(RunRerunFrom(run_id="a", row=3))
+    publish(world, "1")
+    deliver(world)
+    assert taken(world, "a") == [[]]
+
+
+def test_a_rerun_gets_a_message_that_went_back_from_the_group_only(world: World) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1")
+    deliver(world)
+    record(world, attempt, subscribing("2", topic="other"), seen=3)
+    world.do(RunTerminate(run_id="a"))
+    member(world, "b")
+    deliver(world)
+    with pytest.raises(RerunRefusedError, match=r"message in row 3 went back .* start from row 3"):
+        world.do(RunRerunFrom(run_id="a", row=4))
+    world.do(RunRerunFrom(run_id="a", row=3))
+    assert taken(world, "a", "b") == [[], ["1"]]
+    publish(world, "2")
+    deliver(world)
+    assert taken(world, "a") == [["2"]]
+
+
+def test_a_rerun_may_keep_a_message_that_went_back_before(world: World) -> None:
+    """The replay drops it where the member stopped to wait, and it goes back once."""
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1")
+    deliver(world)
+    record(world, attempt, TopicUnsubscribe(call="2", topic=TOPIC, channel="group:orders/packers@1"), seen=3)
+    member(world, "b")
+    deliver(world)
+    world.do(RunRerunFrom(run_id="a", row=5))
+    world.do(RunTerminate(run_id="a"))
+    member(world, "c")
+    deliver(world)
+    assert taken(world, "b", "c") == [["1"], []]
+    assert mailbox_from(world.run("a").mailbox).groups == {}
+
+
+def test_more_members_and_messages_than_one_transaction_takes(world: World) -> None:
+    names = [f"m{number:02}" for number in range(60)]
+    for name in names:
+        member(world, name)
+    publish(world, *(f"{number:02}" for number in range(60)))
+    deliver(world)
+    assert taken(world, *names) == [[f"{number:02}"] for number in range(60)]
+
+
+def test_messages_that_a_group_does_not_select_are_passed_in_parts(world: World) -> None:
+    publish(world, *(f"{number:02}" for number in range(20)), country="fr")
+    publish(world, "last", country="nz")
+    deliver(world)
+    member(world, "nz", country="nz")
+    assert deliver(world, limit=4) > 3
+    assert taken(world, "nz") == [["last"]]
+
+
+def test_messages_of_a_group_do_not_expire_unless_it_is_idle(world: World) -> None:
+    member(world, "a")
+    publish(world, "1", "2")
+    deliver(world)
+    assert taken(world, "a") == [["1"]]
+    world.wait(8 * 86_400)
+    deliver(world)
+    assert [name.id for name in world.tables().topic_messages] == ["2"]
+    world.wait(GROUP_IDLE / 1_000_000)
+    deliver(world)
+    assert not world.tables().topic_messages
+
+
+def test_maintenance_hands_out_what_went_back(world: World) -> None:
+    """Also if the process that ended the member does not deliver."""
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    member(world, "b")
+    deliver(world)
+    world.settle(attempt, Completed(output=payload(1)))
+    done = world.do(TopicDeliver())
+    assert (done.topic, done.deliveries) == (TOPIC, 1)
+    assert taken(world, "b") == [["1"]]
+    assert world.do(TopicDeliver()).topic is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        attrs.evolve(waiting(), group=""),
+        attrs.evolve(waiting(), group="x" * 65),
+        attrs.evolve(waiting(), group="a\nb"),
+        attrs.evolve(waiting(), channel="topic:orders"),
+        attrs.evolve(waiting(), channel="group:orders/packers@2"),
+        attrs.evolve(waiting(), group=None),
+    ],
+)
+def test_a_wait_that_is_not_valid_is_refused(world: World, wrong: TopicSubscribe) -> None:
+    attempt = function(world, "a")
+    with world.unchanged(), pytest.raises(InvalidCommandError):
+        record(world, attempt, wrong)
+
+
+STEPS = st.lists(
+    st.sampled_from(["publish", "wait", "leave", "end", "deliver", "deliver one"]), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=60)
+@given(steps=STEPS)
+def test_no_message_is_lost_and_none_is_handed_to_two(steps: Sequence[str]) -> None:
+    """Whatever members do in between: in the end, each message is unread with one run, or in the group."""
+    world = new_world()
+    attempts: dict[str, Attempt] = {}
+    published = 0
+    for number, what in enumerate(steps):
+        match what:
+            case "publish":
+                publish(world, f"{published:02}")
+                published += 1
+            case "wait":
+                attempts[f"m{number}"] = function(world, f"m{number}")
+                record(world, attempts[f"m{number}"], waiting())
+            case "leave" if attempts:
+                name, attempt = attempts.popitem()
+                channel = group_channel_of(TOPIC, GROUP, "1")
+                record(
+                    world,
+                    attempt,
+                    TopicUnsubscribe(call="2", topic=TOPIC, channel=channel),
+                    seen=world.run(name).last_row,
+                )
+            case "end" if attempts:
+                world.do(RunTerminate(run_id=attempts.popitem()[0]))
+            case "deliver":
+                deliver(world)
+            case "deliver one":
+                world.do(TopicDeliver(topic=TOPIC, limit=1))
+            case _:
+                pass
+    for number in range(published):
+        member(world, f"last{number:02}")
+    deliver(world)
+    has = [
+        text
+        for name in (*attempts, *(f"last{number:02}" for number in range(published)))
+        for text, _ in received(world, name)
+    ]
+    assert sorted(has) == [f"{number:02}" for number in range(published)]
