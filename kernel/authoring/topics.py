@@ -187,12 +187,9 @@ class TopicGroup(Generic[Out]):
             except ChannelClosedError:
                 pass  # the message can't be read, and was skipped
             except (TimeoutError, CancelledError):
-                # Not awaited: it is recorded with whatever this function does next.
-                loop.submit(
-                    SubscribeRequest(
-                        call=loop.next_call(), topic=self.topic, channel=channel, site=call_site()
-                    )
-                )
+                end = loop.next_call()
+                site = call_site()
+                await loop.submit(SubscribeRequest(call=end, topic=self.topic, channel=channel, site=site))
                 raise
             finally:
                 loop.inboxes.forget(channel)

@@ -139,12 +139,16 @@ class Inboxes:
                 future.set_result(None)
 
     def discard(self, channel: str) -> None:
-        """Close a channel and drop its messages: its subscription has ended."""
+        """Close a channel and drop its messages: its subscription has ended.
+
+        A message of a group was not received: it goes back to the group.
+        """
+        if channel.startswith(GROUP_CHANNEL):
+            self.forget(channel)
+            return
         self.taken += (message.number for message in self._messages.pop(channel, ()))
         self._subscribed -= {channel}
         self.close(channel)
-        if channel.startswith(GROUP_CHANNEL):
-            self.forget(channel)
 
     def reopen(self, channel: str) -> None:
         """Open a channel that has a subscription, also if an earlier one of it was closed."""

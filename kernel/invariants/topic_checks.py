@@ -113,11 +113,11 @@ def _in_order(runs: Sequence[Run], snapshot: Snapshot) -> Iterator[Violation]:
             last = {channel: number for channel, number in last.items() if channel in kept}
         for row in snapshot.history.get(run.key, ()):
             match _event(row):
-                case events.TopicSubscribed(channel=channel):
+                case events.TopicSubscribed(channel=channel, group=None):
                     last.setdefault(channel, 0)
                 case events.TopicUnsubscribed(channel=channel):
                     last.pop(channel, None)
-                case events.SignalReceived(channel=channel, number=int(number), again=None):
+                case events.SignalReceived(channel=channel, number=int(number), again=None, group_key=None):
                     if number <= last.get(channel, 0):
                         what = f"row {row.number} is message {number} in {channel!r}, after message {last[channel]}"
                         yield Violation("X1", run.key, what)
@@ -145,7 +145,7 @@ def _open_channels(run: Run, snapshot: Snapshot) -> frozenset[str]:
     for part in run.kept_rows:
         for row in snapshot.history.get(part.run, ()):
             event = _event(row) if first < row.number <= part.last else None
-            if isinstance(event, events.TopicSubscribed):
+            if isinstance(event, events.TopicSubscribed) and event.group is None:
                 found.add(event.channel)
             elif isinstance(event, events.TopicUnsubscribed):
                 found.discard(event.channel)

@@ -152,9 +152,9 @@ class _Replay:
 
     def _of_messages(self, received: Collection[int]) -> Iterator[tuple[str, str]]:
         """Yield messages that the store counts as received and the function has not received, or vice versa (M1)."""
-        unread = mailbox_from(self._run.mailbox).unread
+        mailbox = mailbox_from(self._run.mailbox)
         sent = {row.number for row in self._rows if row.type == events.SignalReceived.type}
-        known = sent.difference(unread)
+        known = sent.difference(mailbox.unread, mailbox.returned)
         if wrong := sorted(known.difference(received)):
             yield "M1", f"messages {wrong} count as received, but the function has not received them"
         has_ended = any(row.type in _OUTCOMES for row in self._own)

@@ -30,6 +30,7 @@ from holdfast.ports.records.topic import (
 from holdfast.ports.records.values import Micros
 from holdfast.ports.tables import SUBSCRIPTIONS, TOPIC_MESSAGES
 from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.group_ledger import GroupLedger
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trigger_ledger import TriggerLedger
 
@@ -62,6 +63,7 @@ class TopicLedger:
         self.seen = Counter[str]()
         """How often something happened that few histories have."""
         self.triggers = TriggerLedger()
+        self.groups = GroupLedger()
         self._since = since
         self._messages: dict[TopicName, dict[int, TopicMessageRow]] = {}
         self._recorded_at: dict[tuple[str, int], Micros] = {}
@@ -83,6 +85,7 @@ class TopicLedger:
                 case _:
                     pass
         yield from self.triggers.before(tables, commit, self._messages)
+        yield from self.groups.before(tables, commit)
         self._count(tables, commit)
 
     def _count(self, tables: Tables, commit: Commit) -> None:
@@ -127,6 +130,7 @@ class TopicLedger:
             if topic.after_subscription is not None:
                 yield f"X6: only some subscribers of {topic.name} have message {topic.last + 1}"
         yield from self.triggers.wrong(tables)
+        yield from self.groups.wrong(tables, self._messages)
         runs: dict[RunName, list[Run]] = {}
         for run in sorted(tables.runs.values(), key=attrgetter("generation")):
             runs.setdefault(run.name, []).append(run)
@@ -171,7 +175,9 @@ class TopicLedger:
                 found += open_spans.values()
             for row in tables.history[run.key]:
                 match events.event_of(row):
-                    case events.TopicSubscribed(channel=channel) as event if channel not in open_spans:
+                    case events.TopicSubscribed(channel=channel, group=None) as event if (
+                        channel not in open_spans
+                    ):
                         open_spans[channel] = Span(
                             run=run.id,
                             topic=TopicName(run.namespace, event.topic),
@@ -235,7 +241,7 @@ def _subscribed_in(tables: Tables, run: Run) -> set[str]:
         if row.run == run.key:
             break
         match events.event_of(row):
-            case events.TopicSubscribed(channel=channel):
+            case events.TopicSubscribed(channel=channel, group=None):
                 channels.add(channel)
             case events.TopicUnsubscribed(channel=channel):
                 channels.discard(channel)

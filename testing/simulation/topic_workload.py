@@ -1,6 +1,7 @@
 """The random workload of topics: runs that publish and subscribe, while they are cancelled, paused and run again."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -61,6 +62,8 @@ class _Follower:
     topic: Topic[_Order]
     country: str | None
     """It selects the messages of this country; None: of all."""
+    group: str | None
+    """It is a member of this group; None: it gets every message."""
     since: datetime | None
     generations: Sequence[Sequence[_Part]]
     """The scripts of its generations: each but the last continues as new."""
@@ -72,7 +75,9 @@ class _Follower:
     @property
     def closes(self) -> bool:
         """Whether it drops messages that it has not received."""
-        return any(what == "close" for script in self.generations for what, _ in script)
+        return self.group is None and any(
+            what == "close" for script in self.generations for what, _ in script
+        )
 
 
 @step(retry=PATIENT)
@@ -94,6 +99,7 @@ def _draw_follower(draw: Random, number: int) -> _Follower:
         name=f"follower{number}",
         topic=draw.choice((_ORDERS, _ORDERS, _OFFERS)),
         country=draw.choice((None, *_COUNTRIES)),
+        group=draw.choice((None, None, "packers", "packers", "others")),
         since=draw.choice((None, None, instant(0), instant(START + 8 * _SECOND))),
         generations=generations,
     )
@@ -107,7 +113,10 @@ def _following(one: _Follower) -> Workflow[[int], list[str]]:
         async def receive(seconds: float | None) -> bool:
             """Receive a message; return whether it is the last one."""
             try:
-                if one.since is None:
+                if one.group is not None:
+                    members = one.selection.group(one.group)
+                    order = await members.receive(timeout=seconds, since=one.since)
+                elif one.since is None:
                     order = await one.selection.receive(timeout=seconds)
                 else:
                     order = await (await one.selection.subscribe(since=one.since)).receive(timeout=seconds)
@@ -118,6 +127,8 @@ def _following(one: _Follower) -> Workflow[[int], list[str]]:
 
         for what, seconds in one.generations[turn]:
             match what:
+                case "subscribe" | "close" if one.group is not None:
+                    await receive(0)
                 case "subscribe":
                     await one.selection.subscribe(since=one.since)
                 case "receive":
@@ -336,14 +347,18 @@ def _stops(
     is_done = all(MessageName("default", _ORDERS.name, one) in tables.topic_messages for one in done)
     if not is_done or any(run.workflow not in followers for run in active):
         return ()
-    wanted = {
-        (followers[run.workflow].topic.name, followers[run.workflow].country or _COUNTRIES[0])
-        for run in active
-    }
+    waiting = [followers[run.workflow] for run in active]
+    # All that follow a topic get one message; of a group, each member needs one of its own.
+    followed = {_place(one) for one in waiting if one.group is None}
+    of_members = Counter(_place(one) for one in waiting if one.group is not None)
     return [
         partial(_stop, _TOPICS[topic], _Order(f"{_STOP} {country}", country))
-        for topic, country in sorted(wanted)
+        for topic, country in sorted((*followed, *of_members.elements()))
     ]
+
+
+def _place(one: _Follower) -> tuple[str, str]:
+    return one.topic.name, one.country or _COUNTRIES[0]
 
 
 def _stop(topic: Topic[_Order], order: _Order, engine: SyncEngine) -> object:
@@ -356,9 +371,10 @@ def result_violations(tables: Tables, names: set[str]) -> Iterator[str]:
         if run.workflow not in names or run.status is not RunStatus.COMPLETED or run.is_continued:
             continue
         rows = tables.whole_history(run)
-        unread = mailbox_from(run.mailbox).unread
+        mailbox = mailbox_from(run.mailbox)
+        left = {*mailbox.unread, *mailbox.returned}
         received = [
-            _id_in(row) for row in rows if row.type == events.SignalReceived.type and row.number not in unread
+            _id_in(row) for row in rows if row.type == events.SignalReceived.type and row.number not in left
         ]
         returned = _result(run, rows)
         if returned is not None and returned != received:

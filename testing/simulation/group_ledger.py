@@ -1,0 +1,91 @@
+"""The ledger of groups: where each message of a group is (X9).
+
+X9: a message is handed to one member, and to another one only after it went back. When everything has ended, each
+message that the group selects was handed out, went back, or is still to be handed out.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from holdfast.kernel.history import events
+from holdfast.kernel.invariants import Violation
+from holdfast.kernel.topics.selections import is_selected, texts_from
+from holdfast.ports.changes import Insert
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.topic import GroupName, GroupRow, ReturnedRow, TopicMessageRow, TopicName
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.store import Commit
+
+Messages: TypeAlias = Mapping[TopicName, Mapping[int, TopicMessageRow]]
+"""The messages of topics that have a number, by number, also those that were deleted."""
+_IN_GROUP: Final = None
+"""The place of a message that went back."""
+
+
+class GroupLedger:
+    """Records which member of a group has each message."""
+
+    def __init__(self) -> None:
+        self.seen = Counter[str]()
+        """How often something happened that few histories have."""
+        self._places: dict[tuple[GroupName, int], RunName | None] = {}
+
+    def before(self, tables: Tables, commit: Commit) -> Iterator[Violation]:
+        """Check and record a commit; `tables` are the rows before it."""
+        runs = {
+            change.record.key: change.record.name
+            for change in commit.changes
+            if isinstance(change, Insert) and isinstance(change.record, Run)
+        }
+        # A message that goes back is inserted after the rows of histories: a run may end with its last row.
+        for change in commit.changes:
+            if isinstance(change, Insert) and isinstance(change.record, ReturnedRow):
+                yield from self._go_back(change.record)
+        for change in commit.changes:
+            if isinstance(change, Insert) and isinstance(change.record, HistoryRow):
+                row = change.record
+                if row.type == events.SignalReceived.type:
+                    name = runs.get(row.run) or tables.runs[row.run].name
+                    yield from self._receive(name, events.SignalReceived.from_row(row))
+
+    def _go_back(self, row: ReturnedRow) -> Iterator[Violation]:
+        name = GroupName(row.namespace, row.topic, row.group_key), row.number
+        if self._places.get(name) is _IN_GROUP:
+            what = f"message {row.number} of group {row.group_key} went back, but no member has it"
+            yield Violation("X9", row.topic, what)
+        self._places[name] = _IN_GROUP
+        self.seen["went back"] += 1
+
+    def _receive(self, run: RunName, event: events.SignalReceived) -> Iterator[Violation]:
+        if event.group_key is None or event.number is None or event.topic is None:
+            return
+        name = GroupName(run.namespace, event.topic, event.group_key), event.number
+        holder = self._places.get(name)
+        what = f"message {event.number} of group {event.group_key} was handed to {run.id}"
+        if event.again is None and holder is not _IN_GROUP:
+            yield Violation("X9", event.topic, f"{what}, but {holder.id} has it")
+        if event.again is not None and holder != run:
+            yield Violation("X9", event.topic, f"{what} again, which does not have it")
+        self.seen["handed out" if event.again is None else "had again"] += 1
+        if event.again is None and name in self._places:
+            self.seen["handed out after it went back"] += 1
+        self._places[name] = run
+
+    def wrong(self, tables: Tables, messages: Messages) -> Iterator[str]:
+        """Yield what is wrong when everything has ended."""
+        for group in tables.groups.values():
+            selection = texts_from(group.selection)
+            for number, message in messages.get(TopicName(group.namespace, group.topic), {}).items():
+                is_due = number < group.next_number and message.at >= group.since
+                if not is_due or not is_selected(selection, texts_from(message.attributes)):
+                    continue
+                if (group.group_name, number) not in self._places and not self._is_old(group, message):
+                    yield f"X9: no member of group {group.group_key} was ever handed message {number}"
+
+    def _is_old(self, group: GroupRow, message: TopicMessageRow) -> bool:
+        """Whether a message may have been deleted before the group began."""
+        return message.expires_at < group.used_at and not any(
+            name == group.group_name and number < (message.number or 0) for name, number in self._places
+        )
