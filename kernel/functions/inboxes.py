@@ -104,6 +104,7 @@ class Inboxes:
             return ()
         if self._passed_over is not None and message.number in self._passed_over:
             self.taken.append(message.number)
+            self._end_wait(channel)
         else:
             self._messages.setdefault(channel, deque()).append(message)
             self._wake(channel)
@@ -211,6 +212,11 @@ class Inboxes:
                         return
                 return
 
+    def _end_wait(self, channel: str) -> None:
+        """Wake the receiver of a channel that gets no message but the one that was skipped: it waits anew."""
+        if channel.startswith(GROUP_CHANNEL):
+            self.close(channel)
+
     def _read(self, messages: deque[Message], read: Read) -> tuple[Any] | None:
         """Decode the first of these messages. None if that fails: then it was skipped, or the function halted."""
         message = messages[0]
@@ -224,6 +230,5 @@ class Inboxes:
                 self.taken.append(messages.popleft().number)
                 refused = SkippedMessage(number=message.number, channel=message.channel, why=str(error))
                 self.refused = (*self.refused, refused)
-                if message.channel.startswith(GROUP_CHANNEL):
-                    self.close(message.channel)  # no other message arrives in it: its receiver waits anew
+                self._end_wait(message.channel)
         return None
