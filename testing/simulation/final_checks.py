@@ -11,6 +11,7 @@ from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation, check
 from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.outbox import Sink
 from holdfast.ports.records.run import Run, RunStatus
@@ -110,9 +111,10 @@ def _forgotten(tables: Tables) -> Iterator[Violation]:
             for row in later_rows
             if row.type == events.SignalReceived.type
         }
+        returned = mailbox_from(before.mailbox).returned
         for row in tables.whole_history(before):
             is_later = row.type == events.SignalReceived.type and row.number >= run.first_row
-            if is_later and row.number not in again:
+            if is_later and row.number not in again and row.number not in returned:
                 yield Violation(
                     "I1",
                     f"{run.id}.{run.generation}",
