@@ -50,7 +50,7 @@ TOPICS: Final = (
         "new-subscription-has-caught-up",
         "A new subscription does not get the messages that are stored already.",
         ("X5", "L1"),
-        Edit(RULE, "        next_number=0,\n", "        next_number=None,\n"),
+        Edit(RULE, "        next_number=0 if group is None else None,\n", "        next_number=None,\n"),
     ),
     _mutant(
         "catching-up-skips-a-message",
@@ -80,8 +80,8 @@ TOPICS: Final = (
         ("X4",),
         Edit(
             "kernel/runs/subscriptions.py",
-            "tuple(Delete(SUBSCRIPTIONS, name) for name in names)",
-            "tuple(Delete(SUBSCRIPTIONS, name) for name in names if name.run_id != run.id)",
+            "(Delete(SUBSCRIPTIONS, name) for name in names)",
+            "(Delete(SUBSCRIPTIONS, name) for name in names if name.run_id != run.id)",
         ),
     ),
     _mutant(
@@ -137,17 +137,17 @@ TOPICS: Final = (
         ("X5",),
         Edit(
             "kernel/rules/reruns.py",
-            "    stay = () if before.status in TERMINAL else mailbox_from(before.mailbox).subscribed\n",
-            "    stay = tuple[str, ...]()\n",
+            "        if before.status in TERMINAL\n        else tuple(",
+            "        if before.status\n        else tuple(",
         ),
         Edit(
             "kernel/rules/reruns.py",
-            "        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))  # the new generation has them\n",
-            "        assert draft\n",
+            "        draft.keep_mailbox(left_behind(draft.mailbox, kept))\n",
+            "        assert kept\n",
         ),
         Edit(
             "kernel/rules/reruns.py",
-            "    ended.keep_mailbox(evolve(ended.mailbox, subscribed=()))  # the next attempt has them\n",
+            "    ended.keep_mailbox(left_behind(ended.mailbox))  # the next attempt has the others\n",
             "",
         ),
     ),
