@@ -74,9 +74,9 @@ class Mailbox:
 
     def without_groups(self) -> "Mailbox":
         """Return what the next generation gets: messages of groups go back, and no member waits."""
-        rest = self.received(self.groups)
+        kept = self.received(self.groups)
         channels = tuple(one for one in self.subscribed if not one.startswith(GROUP_CHANNEL))
-        return evolve(rest, subscribed=channels, returned=())
+        return evolve(kept, subscribed=channels, returned=())
 
     def without_starts(self) -> "Mailbox":
         """Return the mailbox with `starts` cleared, so that no message begins another generation: the run is to end."""

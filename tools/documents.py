@@ -58,7 +58,7 @@ from holdfast.hosts.http.schemas import flowed, own_meanings
 from holdfast.hosts.inspection.json_form import keys_of
 from holdfast.hosts.inspection.run_info import RunCounts, RunResult
 from holdfast.hosts.inspection.schedules import ScheduleReasons
-from holdfast.hosts.inspection.topics import TopicInfo
+from holdfast.hosts.inspection.topics import TopicGroupInfo, TopicInfo
 from holdfast.hosts.inspection.triggers import TriggerChanged, TriggeredMessage, TriggerInfo
 from holdfast.hosts.inspection.why import RunReasons
 from holdfast.hosts.inspection.workflows import WorkflowInfo
@@ -98,6 +98,7 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     AuditInfo: "`audit`: an array; `engine.audit()`",
     DeadLetterInfo: "`dead-letter list`: an array; `engine.dead_letters()`",
     WorkerInfo: "`worker list`: an array; `engine.workers()`",
+    TopicGroupInfo: "`topic list`, in `groups`; `engine.topics()`",
     TopicInfo: "`topic list`: an array; `engine.topics()`",
     TriggerInfo: "`trigger list`: an array; `trigger show`, `pause` and `resume`; `engine.triggers.get()`",
     QueueInfo: "`queue list`: an array; `engine.queues()`",

@@ -1,5 +1,7 @@
 """The commands `holdfast topic list` and `publish`."""
 
+from collections.abc import Sequence
+
 import click
 from rich.text import Text
 
@@ -7,6 +9,7 @@ from holdfast.hosts.cli.console import Screen, safe, table
 from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
 from holdfast.hosts.cli.filter_options import named_texts
 from holdfast.hosts.cli.run_messages import message_argument
+from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.kernel.authoring.topics import TopicMessage
 from holdfast.ports.queries.topics import COUNTED_MAX
 
@@ -20,7 +23,8 @@ from holdfast.ports.queries.topics import COUNTED_MAX
 def list_command(*, screen: Screen, target: Target, after: str | None, limit: int) -> None:
     """List the topics that have messages or subscriptions, or had messages, and how far each was delivered.
 
-    At most 1,000 messages and subscriptions of a topic are counted.
+    Groups are listed below, each with how many numbered messages it has not handed out. At most 1,000 messages and
+    subscriptions of a topic are counted.
     """
     with target.backend() as (backend, _):
         found = list(backend.api.topics(after=after, limit=limit))
@@ -40,8 +44,27 @@ def list_command(*, screen: Screen, target: Target, after: str | None, limit: in
             "" if one.undelivered_since is None else screen.instant(one.undelivered_since),
         )
     screen.write(rows)
+    _write_groups(screen, found)
     if len(found) == limit:
         screen.note(f"There may be more: --after {safe(found[-1].name)}")
+
+
+def _write_groups(screen: Screen, topics: Sequence[TopicInfo]) -> None:
+    if not any(one.groups for one in topics):
+        return
+    numbers = ("behind", "went back", "waiting members")
+    rows = table("group", "of topic", "selects", *numbers, "last used", right=numbers)
+    for topic in topics:
+        for one in topic.groups:
+            rows.add_row(
+                safe(one.name),
+                safe(topic.name),
+                safe(", ".join(f"{name}={text}" for name, text in one.selected.items())),
+                f"{one.behind:,}",
+                *map(_count, (one.returned, one.waiting)),
+                screen.instant(one.used_at),
+            )
+    screen.write(rows)
 
 
 def _count(number: int) -> str:

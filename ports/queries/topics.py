@@ -1,5 +1,6 @@
 """Queries for topics: their list, with bounded counts of what they have."""
 
+from collections.abc import Collection
 from typing import Final
 
 import attrs
@@ -27,6 +28,33 @@ class TopicEntry:
     """When the first of those was published; None if all have a number."""
     subscriptions: int = 0
     """How many subscriptions it has."""
+
+
+@attrs.frozen(kw_only=True)
+class GroupEntry:
+    """A group of a topic. Each count is at most `COUNTED_MAX`."""
+
+    topic: str
+    name: str
+    selection: str
+    """JSON text of an object: the attributes that a message must have."""
+    next_number: int
+    """The number of the first message that it has not handed out, as of `GroupRow.next_number`."""
+    used_at: Micros
+    """When it last handed out a message, or began."""
+    waiting: int = 0
+    """How many members wait for a message."""
+    returned: int = 0
+    """How many messages went back to it, and are handed out first."""
+
+
+@frozen(kw_only=True)
+class ListGroups(Query[tuple[GroupEntry, ...]]):
+    """The groups of these topics of a namespace, by topic, name and selection: the first `limit` of each topic."""
+
+    namespace: str
+    topics: Collection[str]
+    limit: int = 100
 
 
 @frozen(kw_only=True)

@@ -30,7 +30,7 @@ from holdfast.hosts.inspection.run_info import ParentRun, RunError, RunEvent, Ru
 from holdfast.hosts.inspection.schedules import NominalTime, ScheduleChanged, ScheduleInfo
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
-from holdfast.hosts.inspection.topics import TopicInfo
+from holdfast.hosts.inspection.topics import TopicGroupInfo, TopicInfo
 from holdfast.hosts.inspection.triggers import TriggerChanged, TriggeredMessage, TriggerInfo
 from holdfast.hosts.inspection.value_filters import OneOf, Prefix, Range, ValueFilter
 from holdfast.hosts.inspection.value_previews import ValuePreview
@@ -102,6 +102,7 @@ __all__ = [
     "SyncNamespaces",
     "SyncScheduleHandle",
     "SyncTriggers",
+    "TopicGroupInfo",
     "TopicInfo",
     "TriggerChanged",
     "TriggerInfo",

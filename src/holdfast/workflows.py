@@ -26,6 +26,7 @@ from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.authoring.topics import (
     ReceivedCloudEvent,
+    TopicGroup,
     TopicMessage,
     TopicSelection,
     TopicSubscription,
@@ -55,6 +56,7 @@ __all__ = [
     "Step",
     "StepContext",
     "TolerateFailures",
+    "TopicGroup",
     "TopicMessage",
     "TopicSelection",
     "TopicSubscription",

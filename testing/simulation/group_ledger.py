@@ -12,6 +12,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
 from holdfast.kernel.topics.selections import is_selected, texts_from
 from holdfast.ports.changes import Insert
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.topic import GroupName, GroupRow, ReturnedRow, TopicMessageRow, TopicName
@@ -31,6 +32,7 @@ class GroupLedger:
         self.seen = Counter[str]()
         """How often something happened that few histories have."""
         self._places: dict[tuple[GroupName, int], RunName | None] = {}
+        self._returns = Counter[tuple[GroupName, int]]()
 
     def before(self, tables: Tables, commit: Commit) -> Iterator[Violation]:
         """Check and record a commit; `tables` are the rows before it."""
@@ -56,6 +58,7 @@ class GroupLedger:
             what = f"message {row.number} of group {row.group_key} went back, but no member has it"
             yield Violation("X9", row.topic, what)
         self._places[name] = _IN_GROUP
+        self._returns[name] += 1
         self.seen["went back"] += 1
 
     def _receive(self, run: RunName, event: events.SignalReceived) -> Iterator[Violation]:
@@ -75,6 +78,20 @@ class GroupLedger:
 
     def wrong(self, tables: Tables, messages: Messages) -> Iterator[str]:
         """Yield what is wrong when everything has ended."""
+        left = Counter[tuple[GroupName, int]]()
+        for run in tables.runs.values():
+            mailbox = mailbox_from(run.mailbox)
+            if mailbox.groups:
+                yield f"X9: run {run.key} has ended, and keeps the messages {dict(mailbox.groups)} of groups"
+            rows = {row.number: row for row in tables.whole_history(run)} if mailbox.returned else {}
+            for number in mailbox.returned:
+                message = events.SignalReceived.from_row(rows[number]).of_group
+                assert message is not None
+                left[GroupName(run.namespace, message.topic, message.group_key), message.number] += 1
+        for name, times in sorted(left.items()):
+            if self._returns[name] != times:
+                what = f"message {name[1]} of group {name[0].group_key} was left unread by {times} members"
+                yield f"X9: {what}, but went back {self._returns[name]} times"
         for group in tables.groups.values():
             selection = texts_from(group.selection)
             for number, message in messages.get(TopicName(group.namespace, group.topic), {}).items():

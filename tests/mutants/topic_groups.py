@@ -57,16 +57,6 @@ GROUPS: Final = (
         ),
     ),
     _mutant(
-        "group-hands-a-message-to-a-member-that-left",
-        "A member that stops to wait before its run is locked is handed a message all the same.",
-        ("X9", "M1", "X2", "D2", "L1"),
-        Edit(
-            SEARCHES,
-            "evolve(turn, members=tuple(one for one in turn.members if one not in left_out))\n",
-            "evolve(turn, members=turn.members)\n",
-        ),
-    ),
-    _mutant(
         "member-takes-a-message-to-its-next-generation",
         "A run that continues as new gives a message back to its group, and keeps it.",
         ("X9",),

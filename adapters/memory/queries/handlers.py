@@ -16,7 +16,7 @@ from holdfast.adapters.memory.queries.limits import (
 )
 from holdfast.adapters.memory.queries.namespaces import namespace_counted, namespaces_listed
 from holdfast.adapters.memory.queries.run_output import answer_reported
-from holdfast.adapters.memory.queries.topics import topics_listed
+from holdfast.adapters.memory.queries.topics import groups_listed, topics_listed
 from holdfast.adapters.memory.queries.triggers import numbered_messages, trigger_named, triggers_listed
 from holdfast.adapters.memory.queries.workers import held_jobs, queue_lines, workers_listed
 from holdfast.adapters.memory.queries.workflows import workflows_listed
@@ -61,7 +61,7 @@ from holdfast.ports.queries.runs import (
 )
 from holdfast.ports.queries.schedules import FindSchedule, ListSchedules, NextScheduleNamespace
 from holdfast.ports.queries.store import CountAll, EarliestDue, SchemaVersion, StoreCounts, StoreTime
-from holdfast.ports.queries.topics import ListTopics
+from holdfast.ports.queries.topics import ListGroups, ListTopics
 from holdfast.ports.queries.triggers import FindTrigger, ListNumberedMessages, ListTriggers
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint, StoredValue
 from holdfast.ports.queries.workers import HeldJobs, ListWorkers, QueueLines
@@ -168,6 +168,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
             return namespace_counted(tables, query)
         case ListTopics():
             return topics_listed(tables, query)
+        case ListGroups():
+            return groups_listed(tables, query)
         case FindTrigger():
             return trigger_named(tables, query)
         case ListTriggers():

@@ -1,7 +1,7 @@
-"""The answer to the query about topics, from plain dictionaries."""
+"""The answer to the queries about topics, from plain dictionaries."""
 
-from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
-from holdfast.ports.records.topic import TopicName
+from holdfast.ports.queries.topics import COUNTED_MAX, GroupEntry, ListGroups, ListTopics, TopicEntry
+from holdfast.ports.records.topic import GroupRow, TopicName
 from holdfast.ports.working_set import Tables
 
 
@@ -14,6 +14,34 @@ def topics_listed(tables: Tables, query: ListTopics) -> tuple[TopicEntry, ...]:
     }
     found = sorted(one.name for one in names if one.namespace == query.namespace and one.name > query.after)
     return tuple(_entry(tables, TopicName(query.namespace, name)) for name in found[: max(0, query.limit)])
+
+
+def groups_listed(tables: Tables, query: ListGroups) -> tuple[GroupEntry, ...]:
+    """Answer `ListGroups`."""
+    found: list[GroupEntry] = []
+    for topic in sorted(set(query.topics)):
+        groups = [
+            one for one in tables.groups.values() if (one.namespace, one.topic) == (query.namespace, topic)
+        ]
+        groups.sort(key=lambda one: one.group_key)
+        found += (_group(tables, one) for one in groups[: max(0, query.limit)])
+    return tuple(found)
+
+
+def _group(tables: Tables, row: GroupRow) -> GroupEntry:
+    waiting = sum(
+        (one.namespace, one.topic, one.group_key) == row.group_name for one in tables.subscriptions.values()
+    )
+    returned = sum(name[:3] == row.group_name for name in tables.returned_messages)
+    return GroupEntry(
+        topic=row.topic,
+        name=row.name,
+        selection=row.selection,
+        next_number=row.next_number,
+        used_at=row.used_at,
+        waiting=min(waiting, COUNTED_MAX),
+        returned=min(returned, COUNTED_MAX),
+    )
 
 
 def _entry(tables: Tables, name: TopicName) -> TopicEntry:

@@ -37,7 +37,7 @@ from holdfast.adapters.sql.queries.outbox import (
 from holdfast.adapters.sql.queries.run_output import reported_answers
 from holdfast.adapters.sql.queries.runs import place_of_run, runs_counted, runs_listed
 from holdfast.adapters.sql.queries.schedules import find_schedule, list_schedules, next_schedule_namespace
-from holdfast.adapters.sql.queries.topics import list_topics
+from holdfast.adapters.sql.queries.topics import list_groups, list_topics
 from holdfast.adapters.sql.queries.triggers import find_trigger, list_numbered_messages, list_triggers
 from holdfast.adapters.sql.queries.values import load_values
 from holdfast.adapters.sql.queries.workers import held_jobs, list_workers, queue_lines
@@ -84,7 +84,7 @@ from holdfast.ports.queries.runs import (
 )
 from holdfast.ports.queries.schedules import FindSchedule, ListSchedules, NextScheduleNamespace
 from holdfast.ports.queries.store import CountAll, EarliestDue, SchemaVersion, StoreCounts, StoreTime
-from holdfast.ports.queries.topics import ListTopics
+from holdfast.ports.queries.topics import ListGroups, ListTopics
 from holdfast.ports.queries.triggers import FindTrigger, ListNumberedMessages, ListTriggers
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
 from holdfast.ports.queries.workers import HeldJobs, ListWorkers, QueueLines
@@ -157,6 +157,7 @@ class Answers:
             ListNamespaces: lambda link, query: list_namespaces(link, self._dialect, query),
             CountNamespace: lambda link, query: count_namespace(link, self._dialect, query),
             ListTopics: lambda link, query: list_topics(link, self._dialect, query),
+            ListGroups: lambda link, query: list_groups(link, self._dialect, query),
             FindTrigger: lambda link, query: find_trigger(link, self._dialect, query),
             ListTriggers: lambda link, query: list_triggers(link, self._dialect, query),
             ListNumberedMessages: lambda link, query: list_numbered_messages(link, self._dialect, query),

@@ -1,4 +1,4 @@
-"""The answer to the query about topics."""
+"""The answers to the queries about topics."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -6,8 +6,8 @@ from typing import Final
 
 from holdfast.adapters.sql.database import Link
 from holdfast.adapters.sql.dialect import Dialect
-from holdfast.adapters.sql.rows import is_askable
-from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
+from holdfast.adapters.sql.rows import askable, is_askable
+from holdfast.ports.queries.topics import COUNTED_MAX, GroupEntry, ListGroups, ListTopics, TopicEntry
 
 _MESSAGES: Final = "holdfast_topic_messages AS t WHERE t.namespace = :namespace"
 _SUBSCRIPTIONS: Final = "holdfast_subscriptions AS t WHERE t.namespace = :namespace"
@@ -49,6 +49,44 @@ _LISTED: Final = (
     f"{_counted(_CAUGHT_UP, 't.digest, t.run_id, t.channel')}, {_counted(_BEHIND, 't.run_id, t.channel')} "
     "FROM found AS f ORDER BY f.name"
 )
+
+
+_WAITING: Final = (
+    "(SELECT count(*) FROM (SELECT 1 AS one FROM holdfast_subscriptions AS s WHERE s.namespace = g.namespace "
+    "AND s.topic = g.topic AND s.group_key = g.group_key AND s.group_key IS NOT NULL "
+    f"LIMIT {COUNTED_MAX}) AS counted)"
+)
+_RETURNED: Final = (
+    "(SELECT count(*) FROM (SELECT 1 AS one FROM holdfast_returned_messages AS r WHERE r.namespace = g.namespace "
+    f"AND r.topic = g.topic AND r.group_key = g.group_key LIMIT {COUNTED_MAX}) AS counted)"
+)
+_GROUPS: Final = (
+    f"SELECT g.topic, g.name, g.selection, g.next_number, g.used_at, {_WAITING}, {_RETURNED} "
+    "FROM (SELECT t.*, row_number() OVER (PARTITION BY t.topic ORDER BY t.group_key) AS place "
+    "FROM holdfast_topic_groups AS t WHERE t.namespace = :namespace AND {}) AS g "
+    "WHERE g.place <= :limit ORDER BY g.topic, g.group_key"
+)
+
+
+def list_groups(link: Link, dialect: Dialect, query: ListGroups) -> tuple[GroupEntry, ...]:
+    """Answer `ListGroups`."""
+    topics = sorted(set(askable(query.topics)))
+    if query.limit <= 0 or not topics or not is_askable(query.namespace):
+        return ()
+    statement = dialect.bound(_GROUPS.format(dialect.one_of("t.topic", "topics")))
+    parameters = {"namespace": query.namespace, "topics": dialect.texts(topics), "limit": query.limit}
+    return tuple(
+        GroupEntry(
+            topic=topic,
+            name=name,
+            selection=selection,
+            next_number=number,
+            used_at=used_at,
+            waiting=waiting,
+            returned=returned,
+        )
+        for topic, name, selection, number, used_at, waiting, returned in link.query(statement, parameters)
+    )
 
 
 def list_topics(link: Link, dialect: Dialect, query: ListTopics) -> tuple[TopicEntry, ...]:

@@ -20,11 +20,12 @@ from holdfast.hosts.http.pages.components import (
     table,
 )
 from holdfast.hosts.http.pages.forms import action_form, check_box, folded_form, text_field
-from holdfast.hosts.http.pages.html import Html, Link, el, join
+from holdfast.hosts.http.pages.html import Content, Html, Link, el, join
 from holdfast.hosts.http.pages.page import Answer, Page
 from holdfast.hosts.http.pages.shell import page_operation
 from holdfast.hosts.http.topic_operations import list_topics
 from holdfast.hosts.http.trigger_operations import get_trigger, list_triggers
+from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.hosts.inspection.triggers import TriggerInfo
 from holdfast.ports.queries.topics import COUNTED_MAX
 
@@ -71,6 +72,7 @@ def topics_page(page: Page[TopicsPageQuery]) -> Answer:
             "topics", table(heads, rows, caption="Topics", empty="No topic has messages or subscriptions.")
         ),
         list_nav(partial(to, triggers_after=query.triggers_after or None), query.after, topics.next),
+        _groups(tuple(map(page.shown, topics.items))),
         el("h2", "Triggers"),
         region("triggers", _triggers(page, tuple(map(page.shown, triggers.items)))),
         list_nav(
@@ -80,6 +82,26 @@ def topics_page(page: Page[TopicsPageQuery]) -> Answer:
         ),
     )
     return Answer(title="Topics", content=content, section="topics", watch=links.api_path("topic.list"))
+
+
+def _groups(topics: tuple[TopicInfo, ...]) -> Content:
+    rows = [
+        (
+            shortened(one.name),
+            shortened(topic.name),
+            shortened(", ".join(f"{name}={text}" for name, text in one.selected.items())),
+            f"{one.behind:,}",
+            _count(one.returned),
+            _count(one.waiting),
+            instant(one.used_at),
+        )
+        for topic in topics
+        for one in topic.groups
+    ]
+    if not rows:
+        return None
+    heads = ("Group", "Topic", "Selects", "Behind", "Went back", "Waiting members", "Last used")
+    return join(el("h2", "Groups"), region("groups", table(heads, rows, caption="Groups", empty="")))
 
 
 def _count(number: int) -> str:

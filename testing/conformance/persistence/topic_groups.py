@@ -6,6 +6,7 @@ from attrs import evolve
 
 from holdfast.ports.changes import Delete, Insert
 from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.topics import GroupEntry, ListGroups
 from holdfast.ports.records.topic import (
     GROUP_IDLE,
     GroupRow,
@@ -163,6 +164,35 @@ class TopicGroups(PersistenceCase):
         assert numbers(2) == [1, 3]
         put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, number=1).returned_name))
         assert numbers(9) == [3, 10]
+
+    def test_groups_are_listed_with_their_members_and_what_went_back(self, store: Persistence) -> None:
+        """Of each topic the first ones, by name."""
+        put(
+            store,
+            Insert(GROUP),
+            Insert(evolve(GROUP, group_key="others", name="others", next_number=0)),
+            Insert(evolve(GROUP, group_key="packers#1", selection='{"a":"b"}', used_at=NOW + 1)),
+            Insert(evolve(GROUP, topic="offers")),
+            Insert(evolve(GROUP, topic="unknown")),
+            Insert(evolve(GROUP, namespace="tenant-2")),
+            Insert(MEMBER),
+            Insert(evolve(MEMBER, run_id="run-2")),
+            Insert(evolve(MEMBER, run_id="run-3", group_key=None)),
+            Insert(RETURNED),
+        )
+        packers = GroupEntry(
+            topic="orders", name="packers", selection="{}", next_number=4, used_at=NOW, waiting=2, returned=1
+        )
+        selecting = evolve(packers, selection='{"a":"b"}', used_at=NOW + 1, waiting=0, returned=0)
+        others = evolve(packers, name="others", next_number=0, waiting=0, returned=0)
+        offers = evolve(packers, topic="offers", waiting=0, returned=0)
+        topics = ("orders", "offers", "none", "nul \0")
+        listed = store.read(ListGroups(namespace=NAMESPACE, topics=topics))
+        assert listed == (offers, others, packers, selecting)
+        assert store.read(ListGroups(namespace=NAMESPACE, topics=topics, limit=1)) == (offers, others)
+        assert store.read(ListGroups(namespace=NAMESPACE, topics=())) == ()
+        assert store.read(ListGroups(namespace="half \ud800", topics=topics)) == ()
+        assert store.read(ListGroups(namespace=NAMESPACE, topics=topics, limit=0)) == ()
 
     def test_what_a_group_has_to_hand_out_does_not_expire(self, store: Persistence) -> None:
         """Unless the group was not used for long, and no member waits."""

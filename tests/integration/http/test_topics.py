@@ -133,6 +133,7 @@ async def test_topics_are_listed_page_by_page(api: Api) -> None:
             "undelivered": 0,
             "undelivered_since": None,
             "subscriptions": 0,
+            "groups": [],
         }
     ]
 

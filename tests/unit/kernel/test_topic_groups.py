@@ -1,6 +1,7 @@
 """Groups: each message of a topic is handed to one of the members that wait, and none is lost with one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import attrs
 import pytest
@@ -25,10 +26,12 @@ from holdfast.kernel.history import events
 from holdfast.kernel.topics.selections import group_channel_of, group_key_of, selection_text
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.topic import GROUP_IDLE, GroupName
 from holdfast.ports.records.values import Micros
 from tests.unit.kernel.topic_worlds import (
     TOPIC,
+    Racing,
     deliver,
     function,
     new_world,
@@ -414,3 +417,22 @@ def test_no_message_is_lost_and_none_is_handed_to_two(steps: Sequence[str]) -> N
         for text, _ in received(world, name)
     ]
     assert sorted(has) == [f"{number:02}" for number in range(published)]
+
+
+def test_a_member_that_leaves_before_its_run_is_locked_is_handed_nothing() -> None:
+    """The next member gets the message, or it stays with the group."""
+    others: list[Callable[[], object]] = []
+    world = new_world(lambda store: cast("Persistence", Racing(store, others)))
+    leaving = function(world, "a")
+    record(world, leaving, waiting())
+    world.wait(1)
+    member(world, "b")
+    end = TopicUnsubscribe(call="2", topic=TOPIC, channel="group:orders/packers@1")
+    others.append(lambda: record(world, leaving, end, seen=2))
+    publish(world, "1", "2")
+    deliver(world)
+    assert not others
+    assert taken(world, "a", "b") == [[], ["1"]]
+    member(world, "c")
+    deliver(world)
+    assert taken(world, "c") == [["2"]]

@@ -39,13 +39,12 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.topic import MessageName, SubscriptionName, TopicName
-from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import LatestRuns, Search
 from tests.unit.kernel.topic_worlds import (
     ALL,
     DAY,
     NZ,
     TOPIC,
+    Racing,
     deliver,
     function,
     message,
@@ -291,28 +290,6 @@ def test_stored_messages_are_caught_up_with_in_parts(world: World) -> None:
     assert deliver(world, limit=7) > 5
     expected = [(text, number + 1) for number, text in enumerate(texts)]
     assert received(world, "a") == received(world, "b") == expected
-
-
-class Racing:
-    """A store, and a transaction of it, in which another one commits while it waits for the locks of runs."""
-
-    def __init__(self, wrapped: Any, others: list[Callable[[], object]]) -> None:
-        self._wrapped = wrapped
-        self._others = others
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._wrapped, name)
-
-    def transact(self, work: Callable[[Any], object]) -> object:
-        def racing(tx: Any) -> object:
-            return work(Racing(tx, self._others))
-
-        return self._wrapped.transact(racing)
-
-    def find(self, search: Search[object], /, now: Micros = 0) -> object:
-        if isinstance(search, LatestRuns) and self._others:
-            self._others.pop()()
-        return self._wrapped.find(search, now)
 
 
 @pytest.mark.parametrize("is_behind", [True, False])

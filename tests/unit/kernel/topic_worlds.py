@@ -1,6 +1,7 @@
 """A world with a topic, its publishers and its subscribers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
@@ -22,6 +23,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records.job import job_key
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import LatestRuns, Search
 from tests.unit.kernel.world import World, pipeline, stage
 
 TOPIC = "orders"
@@ -90,3 +92,25 @@ def received(world: World, name: str) -> list[tuple[str, int | None]]:
         for row in rows
         if row.payload is not None
     ]
+
+
+class Racing:
+    """A store, and a transaction of it, in which another one commits while it waits for the locks of runs."""
+
+    def __init__(self, wrapped: Any, others: list[Callable[[], object]]) -> None:
+        self._wrapped = wrapped
+        self._others = others
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def transact(self, work: Callable[[Any], object]) -> object:
+        def racing(tx: Any) -> object:
+            return work(Racing(tx, self._others))
+
+        return self._wrapped.transact(racing)
+
+    def find(self, search: Search[object], /, now: Micros = 0) -> object:
+        if isinstance(search, LatestRuns) and self._others:
+            self._others.pop()()
+        return self._wrapped.find(search, now)

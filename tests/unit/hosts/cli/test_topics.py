@@ -26,6 +26,7 @@ def test_a_message_is_published_once_and_its_topic_is_listed(holdfast: CommandLi
             "undelivered": 0,
             "undelivered_since": None,
             "subscriptions": 0,
+            "groups": [],
         }
     ]
 
