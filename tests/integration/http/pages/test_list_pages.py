@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Engine, Every, Schedule, Topic, Trigger, Worker, workflow
 from holdfast.http import asgi_app
+from tests.integration.hosts.polling import until
 from tests.integration.http.api import NAMESPACE
 from tests.integration.http.pages.form_person import BASE, Person, Seen
 
@@ -22,9 +23,15 @@ async def report(day: str) -> str:
     return day
 
 
+@workflow
+async def wait_in_group(country: str) -> str:
+    parcels = Topic("parcels", dict[str, str], keys=("country",))
+    return (await parcels.where(country=country).group("drivers").receive())["country"]
+
+
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    opened = Engine.open(url, workflows=[report], namespace=NAMESPACE)
+    opened = Engine.open(url, workflows=[report, wait_in_group], namespace=NAMESPACE)
     with opened.sync:
         yield opened
 
@@ -77,6 +84,18 @@ async def test_topics_are_listed_with_what_their_messages_start(engine: Engine, 
     seen = await person.opens("topics")
     assert "reports" in seen.text
     assert "days" in seen.text
+
+
+async def test_groups_of_topics_are_listed(engine: Engine, person: Person) -> None:
+    assert "Groups" not in (await person.opens("topics")).text
+    with Worker(engine):
+        run = engine.sync.start(wait_in_group("nz"))
+        await until(lambda: any(one.waiting for topic in engine.sync.topics() for one in topic.groups))
+        seen = await person.opens("topics")
+        for shown in ("Groups", "drivers", "parcels", "country=nz"):
+            assert shown in seen.text
+        engine.sync.publish(Topic("parcels", dict[str, str], keys=("country",))({"country": "nz"}))
+        assert run.result() == "nz"
 
 
 async def test_a_trigger_is_paused_resumed_and_removed(engine: Engine, person: Person) -> None:

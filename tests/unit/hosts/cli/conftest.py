@@ -26,6 +26,7 @@ from holdfast import (
     Schedule,
     Slots,
     StageContext,
+    Topic,
     Trigger,
     Worker,
     continue_as_new,
@@ -165,6 +166,12 @@ async def lost() -> None:
     await asyncio.Event().wait()
 
 
+@workflow
+async def share(country: str) -> str:
+    parcels = Topic("parcels", dict[str, str], keys=("country",))
+    return (await parcels.where(country=country).group("drivers").receive())["country"]
+
+
 @workflow(retry=Retry(attempts=3, wait=3_600, wait_max=3_600), priority=4)
 async def unlucky() -> None:
     raise ValueError("no luck")
@@ -248,7 +255,16 @@ class CommandLine:
             url="memory://",
         )
         pipelines: list[WorkflowDefinition[object]] = [ORDER, NOTHING, NEGATE, POLISH, STUBBORN]
-        functions: list[WorkflowDefinition[object]] = [bill, bills, answer, board, lost, rounds, unlucky]
+        functions: list[WorkflowDefinition[object]] = [
+            bill,
+            bills,
+            answer,
+            board,
+            lost,
+            rounds,
+            unlucky,
+            share,
+        ]
         workflows = [*pipelines, *functions]
         return Engine.on(stores, workflows=workflows, schedules=self.schedules, triggers=self.triggers)
 

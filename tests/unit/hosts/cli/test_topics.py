@@ -1,9 +1,11 @@
 """`holdfast topic`: list and publish."""
 
+import time
+
 import pytest
 
 from holdfast.hosts.cli.exit_codes import Exit
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import CommandLine, share
 
 ENGINE = "shop:engine"
 
@@ -29,6 +31,17 @@ def test_a_message_is_published_once_and_its_topic_is_listed(holdfast: CommandLi
             "groups": [],
         }
     ]
+
+
+def test_groups_are_listed_below_their_topics(holdfast: CommandLine) -> None:
+    with holdfast.working():
+        holdfast.engine().sync.start(share("nz"), id="run")
+        while not (listed := holdfast("topic", "list", ENGINE, "--json").json) or not listed[0]["groups"]:
+            time.sleep(0.01)
+    (group,) = listed[0]["groups"]
+    assert (group["name"], group["selected"], group["waiting"]) == ("drivers", {"country": "nz"}, 1)
+    row = holdfast("topic", "list", ENGINE).out.splitlines()[-1].split()
+    assert row[:6] == ["drivers", "parcels", "country=nz", "0", "0", "1"]
 
 
 def test_topics_are_listed_page_by_page(holdfast: CommandLine) -> None:
