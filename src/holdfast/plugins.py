@@ -2,6 +2,7 @@
 
 from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
 from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch, FunctionCall, Interceptor
+from holdfast.hosts.wiring.start_calls import StartCall
 from holdfast.hosts.worker.worker import WorkerStats
 from holdfast.kernel.authoring.ai import Price, Redact
 
@@ -14,5 +15,6 @@ __all__ = [
     "Price",
     "Redact",
     "ReplayFilter",
+    "StartCall",
     "WorkerStats",
 ]
