@@ -185,7 +185,8 @@ def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor
     words = f"a list of interceptors, which are objects {_METHODS}"
     checked = several("Engine", "interceptors", interceptors, words)
     for one in checked:
-        if isinstance(one, type) or not isinstance(one, Interceptor):
+        kinds = DispatchInterceptor | BodyInterceptor | FunctionInterceptor | StartInterceptor
+        if isinstance(one, type) or not isinstance(one, kinds):
             raise InvalidArgumentError("interceptors", f"an interceptor is an object {_METHODS}, not {one!r}")
     return checked
 

@@ -30,6 +30,7 @@ from holdfast.errors import ChildRefusedError, InvalidArgumentError, InvalidComm
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.plugins import BodyCall, FunctionCall, Interceptor, StartCall
+from holdfast.testing import World
 from holdfast.workflows import run_info
 
 SOON = 120
@@ -321,3 +322,11 @@ def test_a_declared_schedule_is_stored_anew_only_if_its_declaration_changes(url:
         assert {call.kind for call in traces.starts} == {"schedule", "trigger"}
         started = engine.schedule("nightly").trigger().run_id or ""
         assert engine.handle(on_order, started).details().headers["span"].startswith("none/")
+
+
+def test_it_is_the_same_in_a_world() -> None:
+    traces = Traces()
+    with World([parent, child, pipeline, nested], interceptors=[traces]) as world:
+        found = world.run(parent(), headers=TRACE)
+    assert found[0] == str({"span": "none/1/3", **TRACE})
+    assert [call.kind for call in traces.starts] == ["run", *["child"] * 4]

@@ -263,8 +263,8 @@ def test_an_update_changes_what_is_given(holdfast: CommandLine) -> None:
     assert holdfast("schedule", "update", ENGINE, "x", "--header", "locale=en").code == Exit.OK
     assert start_of(row_of(holdfast, "x")).headers == '{"locale":"en"}'
 
-    clear = ("--clear", "except", "--clear", "attribute", "--clear", "priority", "--clear", "max-runs")
-    clear = (*clear, "--clear", "header")
+    names = ("except", "attribute", "header", "priority", "max-runs")
+    clear = [word for name in names for word in ("--clear", name)]
     assert holdfast("schedule", "update", ENGINE, "x", *clear).code == Exit.OK
     row = row_of(holdfast, "x")
     assert specs_of(row.timing) == (Cron("5 5 * * *", zone="Asia/Tokyo"), Every(7_200))

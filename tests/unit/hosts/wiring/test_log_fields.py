@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from typing_extensions import override
 
 from holdfast import Pipeline, StageContext, stage, step, workflow
 from holdfast.errors import InvalidArgumentError
@@ -21,6 +22,7 @@ class Lines(logging.Handler):
         self.setFormatter(logging.Formatter("%(message)s %(tenant)s %(traceparent)s"))
         self.lines: list[str] = []
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
 
