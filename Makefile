@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 # Twice the number of processors in CI, because many tests wait.
-WORKERS ?= 4
+WORKERS ?= $(shell nproc)
 PORT ?= 8080
 BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.

@@ -1,5 +1,6 @@
 """Conformance of the in-memory store."""
 
+import pytest
 from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
@@ -19,6 +20,7 @@ class TestMemoryPersistence(PersistenceContract):
         return MemoryPersistence()
 
 
+@pytest.mark.slow
 class TestMemoryPersistenceThatRunsWorkAgain(PersistenceContract):
     """Of which every other transaction is run for nothing first, as after a deadlock."""
 

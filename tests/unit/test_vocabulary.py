@@ -89,9 +89,13 @@ def wrong_docstrings(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_uses_the_words_of_the_field(path: Path) -> None:
-    assert wrong_identifiers(path) + wrong_docstrings(path) == []
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in files()}), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_the_modules_of_a_folder_use_the_words_of_the_field(folder: Path) -> None:
+    modules = [path for path in files() if path.parent == folder]
+    assert modules
+    assert [wrong for path in modules for wrong in wrong_identifiers(path) + wrong_docstrings(path)] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -50,7 +50,7 @@ class Seen(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All text that is shown."""
+        """All text that is shown, with the titles of links."""
         return " ".join(" ".join(self.words).split())
 
     @override
@@ -60,6 +60,7 @@ class Seen(HTMLParser):
         self.tags.append(tag)
         if tag == "a":
             self.links.append((found.get("href", ""), ""))
+            self.words.append(found.get("title", ""))
         elif tag == "form" and found.get("method") == "post":
             self._form = Form(found["action"])
             self.forms.append(self._form)

@@ -62,20 +62,16 @@ def sample_of(kind: type[attrs.AttrsInstance], path: Path, text: str) -> object:
     return kind(**given)
 
 
-ALL = [(kind, path) for kind in RULES for path in dict.fromkeys(paths(kind))]
-
-
-@pytest.mark.parametrize(
-    ("kind", "path"), ALL, ids=lambda one: one.__name__ if isinstance(one, type) else ".".join(one)
-)
-def test_every_text_of_every_command_has_a_maximum(kind: type[Command[Any]], path: Path) -> None:
-    most = maximum((kind.__name__, *path))
-    if most is None:
-        assert path[-1] in VALUES
-        return
-    check_texts(cast("Command[Any]", sample(kind, path, _text(path, most))))
-    with pytest.raises(InvalidCommandError):
-        check_texts(cast("Command[Any]", sample(kind, path, _text(path, most + 1))))
+@pytest.mark.parametrize("kind", RULES, ids=lambda kind: kind.__name__)
+def test_every_text_of_every_command_has_a_maximum(kind: type[Command[Any]]) -> None:
+    for path in dict.fromkeys(paths(kind)):
+        most = maximum((kind.__name__, *path))
+        if most is None:
+            assert path[-1] in VALUES
+            continue
+        check_texts(cast("Command[Any]", sample(kind, path, _text(path, most))))
+        with pytest.raises(InvalidCommandError):
+            check_texts(cast("Command[Any]", sample(kind, path, _text(path, most + 1))))
 
 
 def _text(path: Path, length: int) -> str:
@@ -84,8 +80,7 @@ def _text(path: Path, length: int) -> str:
 
 
 def test_there_are_many() -> None:
-    assert len(ALL) > 150
-    assert {kind for kind, _ in ALL} == set(RULES)
+    assert sum(len(set(paths(kind))) for kind in RULES) > 150
 
 
 def test_nothing_is_stored_and_the_others_of_the_batch_are_carried_out() -> None:

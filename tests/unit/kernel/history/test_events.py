@@ -304,9 +304,9 @@ def refused(one: HistoryRow) -> UnreadableRowError:
 
 
 @EACH
-@pytest.mark.parametrize("data", ["{", '{"a"', "no", "5", "[]", '"x"', "null", "true", "[" * 100_000])
-def test_data_that_is_no_json_object_is_refused(kind: type[events.HistoryEvent], data: str) -> None:
-    refused(row(kind.type, data))
+def test_data_that_is_no_json_object_is_refused(kind: type[events.HistoryEvent]) -> None:
+    for data in ("{", '{"a"', "no", "5", "[]", '"x"', "null", "true", "[" * 100_000):
+        refused(row(kind.type, data))
 
 
 @EACH
