@@ -11,7 +11,7 @@ class Scope(StrEnum):
     """See ids, names, states, times, counts, error codes and attributes."""
 
     PAYLOADS = "payloads"
-    """See what user code wrote: inputs, results, error messages, logs, annotations and artifacts."""
+    """See what user code wrote: inputs, headers, results, error messages, logs, annotations and artifacts."""
 
     START = "start"
     """Start runs, and send them signals, updates and wake-ups."""

@@ -326,6 +326,7 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
         "result": _optional(_that(_reference, "reference to a value")),
         "error": _optional(_that(_object, "JSON object")),
         "attributes": _optional(_that(_texts, "JSON object of texts")),
+        "headers": _optional(_that(_texts, "JSON object of texts")),
         "inherited": _optional(_that(_kept, "list of rows, and no object of references")),
         "mailbox": _optional(_that(mailbox_from, "mailbox")),
         "scheduled": _optional(_that(_object, "JSON object")),

@@ -266,6 +266,9 @@ def _facts_table(screen: Screen, run: RunDetails, now: datetime) -> Table:
     if run.attributes:
         attributes = ", ".join(f"{name}={text}" for name, text in run.attributes.items())
         rows.add_row("Attributes", safe(attributes))
+    if run.headers:
+        headers = ", ".join(f"{name}={text}" for name, text in run.headers.items())
+        rows.add_row("Headers", safe(headers))
     rows.add_row("History", counted(run.history_rows, "row"))
     if run.unread:
         rows.add_row("Messages", f"{len(run.unread):,} not received; `holdfast run messages` lists them")

@@ -88,6 +88,13 @@ class _IfExists(click.Choice[str]):
     help="A text to find the run by. May be repeated.",
 )
 @click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="A text that its steps and child runs have too, such as a traceparent. May be repeated.",
+)
+@click.option(
     "--config",
     "configs",
     multiple=True,
@@ -285,6 +292,8 @@ def _options(settings: dict[str, object], *, utc: bool) -> StartOptions:
         options["start_at"] = cast("datetime", at)
     if attributes := named_texts(cast("tuple[str, ...]", settings["attributes"])):
         options["attributes"] = attributes
+    if headers := named_texts(cast("tuple[str, ...]", settings["headers"]), "--header"):
+        options["headers"] = headers
     if (concurrency := _concurrency(settings)) is not None:
         options["concurrency"] = concurrency
     if (of_starts := _rate(settings)) is not None:

@@ -43,7 +43,7 @@ _POLICY: Final = {
     "max_runs": "runs_max",
 }
 """The options of a schedule, with the field of `SchedulePolicy` for each."""
-_START: Final = ("queue", "priority", "attributes", "deadline")
+_START: Final = ("queue", "priority", "attributes", "headers", "deadline")
 """The options of each run."""
 _CLEARED: Final[Mapping[str, object]] = {
     "except_on": (),
@@ -57,6 +57,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "start": "starts",
     "end": "ends",
     "attributes": "attribute",
+    "headers": "header",
 }
 """The options on the command line that have other names there."""
 
@@ -179,6 +180,13 @@ _SCHEDULE_OPTIONS: Final = (
         help="A text to find the runs by. May be repeated.",
     ),
     click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME=TEXT",
+        help="A text that the steps and child runs of each run have too. May be repeated.",
+    ),
+    click.option(
         "--deadline",
         type=length,
         metavar="LENGTH",
@@ -195,6 +203,7 @@ def _schedule_options(body: Callable[..., None]) -> Callable[..., None]:
     def with_given(**options: Any) -> None:
         values = {name: options.pop(name) for name in (*_CRON, *_BOUNDS, *_POLICY, *_START)}
         values["attributes"] = named_texts(values["attributes"])
+        values["headers"] = named_texts(values["headers"], "--header")
         now = datetime.now(UTC)
         for name in _BOUNDS:
             at = values[name]

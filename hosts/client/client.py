@@ -47,7 +47,7 @@ class Client(Dispatcher):
         super().__init__(core)
         self.replays = core.own(ReplayCache())
         """Replayed functions that answer queries and check updates."""
-        self._starting = StartCommandBuilder(core.namespace, core.registry, self.stored)
+        self._starting = StartCommandBuilder(core.namespace, core.registry, self.stored, core.interceptors)
         self._batcher = core.own(GroupCommit(self._dispatch_many))
         self._has_around = around_dispatch(core.interceptors) is not None
         self._actor: Actor | None = None
@@ -76,7 +76,7 @@ class Client(Dispatcher):
             return self
         client = copy(self)
         client.core = core
-        client._starting = StartCommandBuilder(namespace, client.core.registry, client.stored)
+        client._starting = StartCommandBuilder(namespace, core.registry, client.stored, core.interceptors)
         return client
 
     def within(self, transaction: ApplicationTransaction, /) -> Self:

@@ -53,7 +53,7 @@ class EngineMethods:
         Args:
             call: The call of a workflow: `my_workflow(argument)`.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
-                `deadline`, `concurrency`, `attributes`, `annotations`, `overrides`, `signals`
+                `deadline`, `concurrency`, `attributes`, `headers`, `annotations`, `overrides`, `signals`
                 and `actor`. See `StartOptions`.
 
         Raises:

@@ -55,12 +55,13 @@ def inline_payload(text: str, what: str, idempotency_key: str | None) -> Payload
     return Payload(inline=text)
 
 
-def put_command(core: Core, schedule: Schedule[object]) -> SchedulePut:
-    """Return the command that creates a schedule.
+def put_command(core: Core, schedule: Schedule[object], *, intercepts: bool = True) -> SchedulePut:
+    """Return the command that creates a schedule; without `intercepts`, as its declaration alone makes it.
 
     Raises UnknownWorkflowError, InvalidValueError, UnstorableValueError or InvalidOverrideError.
     """
-    builder = StartCommandBuilder(core.namespace, core.registry, inline_payload)
+    interceptors = core.interceptors if intercepts else ()
+    builder = StartCommandBuilder(core.namespace, core.registry, inline_payload, interceptors, "schedule")
     (start,) = builder.commands(((schedule.call, None),), schedule.start_options)
     return SchedulePut(
         namespace=core.namespace,
@@ -79,7 +80,7 @@ def apply_schedules(
     Only schedules of workflows that this process has are removed: others belong to other programs.
     """
     core = client.core
-    puts = [_declared(put_command(core, schedule)) for schedule in schedules]
+    puts = [_declared(core, schedule) for schedule in schedules]
     names = {put.schedule for put in puts}
     gone = [row for row in _declared_rows(core) if row.name not in names] if prune else []
     if dry_run:
@@ -99,9 +100,10 @@ def apply_schedules(
     return applied
 
 
-def _declared(put: SchedulePut) -> SchedulePut:
-    digest = hashlib.sha256(command_json(put).encode()).hexdigest()
-    return evolve(put, if_exists="update", declared=digest[:32])
+def _declared(core: Core, schedule: Schedule[object]) -> SchedulePut:
+    # Without interceptors: one that adds something else each time would update the schedule with every deploy.
+    digest = hashlib.sha256(command_json(put_command(core, schedule, intercepts=False)).encode()).hexdigest()
+    return evolve(put_command(core, schedule), if_exists="update", declared=digest[:32])
 
 
 def _declared_rows(core: Core) -> list[ScheduleRow]:

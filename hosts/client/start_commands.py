@@ -8,6 +8,7 @@ from holdfast.hosts.client.message_checks import MessageChecks
 from holdfast.hosts.inspection.annotations import named_values
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.hosts.wiring.registry import Registry
+from holdfast.hosts.wiring.start_calls import StartCall, StartKind, around_starts, intercepted
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import StartOptions, given_options
@@ -15,6 +16,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
 from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.limits.start_bounds import limited
+from holdfast.kernel.pipelines.headers import headers_of, headers_text
 from holdfast.kernel.pipelines.input_attributes import attributes_in, joined_attributes
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.values import encode
@@ -22,6 +24,7 @@ from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.limits import RunRatePlan
+from holdfast.ports.records.run import attribute_texts
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
@@ -48,6 +51,7 @@ class _SharedFields(TypedDict):
     queue: str | None
     priority: int | None
     attributes: str | None
+    headers: str | None
     annotations: tuple[NewAnnotation, ...]
     start_at: Micros | None
     deadline: Micros | None
@@ -60,15 +64,23 @@ class _SharedFields(TypedDict):
 class StartCommandBuilder:
     """Builds the commands that start runs.
 
-    `stored` returns the payload of a text, given what it is (`input`, `signal`) and the idempotency key.
+    `stored` returns the payload of a text, given what it is (`input`, `signal`) and the idempotency key. Those of the
+    `interceptors` that have a method `start` are called for each command; `kind` is what the command is for.
     """
 
     def __init__(
-        self, namespace: str, registry: Registry, stored: Callable[[str, str, str | None], Payload]
+        self,
+        namespace: str,
+        registry: Registry,
+        stored: Callable[[str, str, str | None], Payload],
+        interceptors: Iterable[object],
+        kind: StartKind = "run",
     ) -> None:
         self._namespace = namespace
         self._registry = registry
         self._stored = stored
+        self._around = around_starts(interceptors)
+        self._kind: StartKind = kind
         self._checks = MessageChecks(registry)
 
     def commands(
@@ -90,10 +102,11 @@ class StartCommandBuilder:
                 workflow = self._started(call.definition, options)
             definition = workflow.definition
             text = definition.input_text(call.value)
-            payload = self._stored(text, "input", key)
             items = _gathered_items(definition, call.value, options)
             shared = shared or self._shared_fields(options)
             fields = _with_attributes(shared, definition.attributes_in(text), options)
+            fields = self._intercepted(fields, workflow.name, workflow.version)
+            payload = self._stored(text, "input", key)
             command = RunCreate(
                 idempotency_key=key,
                 workflow=workflow.name,
@@ -122,7 +135,7 @@ class StartCommandBuilder:
             version=workflow.version,
             input=Payload(inline="null"),
             overrides=workflow.overrides,
-            **self._shared_fields(options),
+            **self._intercepted(self._shared_fields(options), workflow.name, workflow.version),
         )
         return command if concurrency is None else limited(command, concurrency.plan)
 
@@ -133,6 +146,9 @@ class StartCommandBuilder:
         """
         key, concurrency = options.get("idempotency_key"), options.get("concurrency")
         signals = enumerate(options.get("signals", ()))
+        taken = attributes_in(text, plan.attributes_from, plan.workflow)
+        fields = _with_attributes(self._shared_fields(options), taken, options)
+        fields = self._intercepted(fields, plan.workflow, plan.version)
         command = RunCreate(
             idempotency_key=key,
             workflow=plan.workflow,
@@ -141,13 +157,29 @@ class StartCommandBuilder:
             signals=tuple(
                 self.channel_message(one, f"{key}/{number}" if key else None) for number, one in signals
             ),
-            **_with_attributes(
-                self._shared_fields(options),
-                attributes_in(text, plan.attributes_from, plan.workflow),
-                options,
-            ),
+            **fields,
         )
         return command if concurrency is None else limited(command, concurrency.plan)
+
+    def _intercepted(self, fields: _SharedFields, workflow: str, version: str) -> _SharedFields:
+        """Return the fields with what interceptors of starts add. Raises what they raise."""
+        if not self._around:
+            return fields
+        call = StartCall(
+            kind=self._kind,
+            namespace=self._namespace,
+            workflow=workflow,
+            version=version,
+            run_id=fields["id"],
+            attributes=attribute_texts(fields["attributes"]),
+            headers=headers_of(fields["headers"]),
+        )
+        changed, found = intercepted(self._around, call), fields.copy()
+        if changed.attributes != call.attributes:
+            found["attributes"] = canonical(dict(changed.attributes)) if changed.attributes else None
+        if changed.headers != call.headers:
+            found["headers"] = headers_text(changed.headers)
+        return found
 
     def _all_sent(
         self, signals: Iterable[Signal], key: str | None, run_id: str, definition: WorkflowDefinition[object]
@@ -196,6 +228,7 @@ class StartCommandBuilder:
             queue=given.queue,
             priority=given.priority,
             attributes=given.attributes if options.get("attributes") else None,
+            headers=given.headers,
             annotations=named_values(options.get("annotations", {})),
             start_at=given.start_at,
             deadline=given.deadline,

@@ -36,9 +36,13 @@ def check_triggers(triggers: Iterable[Trigger[object]]) -> tuple[Trigger[object]
     return listed
 
 
-def trigger_command(core: Core, trigger: Trigger[object]) -> TriggerPut:
-    """Return the command that stores a trigger. Raises UnknownWorkflowError or InvalidOverrideError."""
-    builder = StartCommandBuilder(core.namespace, core.registry, inline_payload)
+def trigger_command(core: Core, trigger: Trigger[object], *, intercepts: bool = True) -> TriggerPut:
+    """Return the command that stores a trigger; without `intercepts`, as its declaration alone makes it.
+
+    Raises UnknownWorkflowError or InvalidOverrideError.
+    """
+    interceptors = core.interceptors if intercepts else ()
+    builder = StartCommandBuilder(core.namespace, core.registry, inline_payload, interceptors, "trigger")
     start = builder.without_input(trigger.workflow, trigger.start_options)
     return TriggerPut(
         namespace=core.namespace,
@@ -57,7 +61,7 @@ def apply_triggers(client: Client, triggers: Sequence[Trigger[object]], *, actor
     anything has changed.
     """
     core = client.core
-    puts = [_declared(trigger_command(core, trigger)) for trigger in triggers]
+    puts = [_declared(core, trigger) for trigger in triggers]
     names = {put.trigger for put in puts}
     gone = [row for row in _declared_rows(core) if row.name not in names]
     has_changed = False
@@ -69,9 +73,12 @@ def apply_triggers(client: Client, triggers: Sequence[Trigger[object]], *, actor
     return has_changed
 
 
-def _declared(put: TriggerPut) -> TriggerPut:
-    digest = hashlib.sha256(command_json(put).encode()).hexdigest()
-    return evolve(put, declared=digest[:32])
+def _declared(core: Core, trigger: Trigger[object]) -> TriggerPut:
+    # Without interceptors: one that adds something else each time would change the trigger with every deploy.
+    digest = hashlib.sha256(
+        command_json(trigger_command(core, trigger, intercepts=False)).encode()
+    ).hexdigest()
+    return evolve(trigger_command(core, trigger), declared=digest[:32])
 
 
 def _declared_rows(core: Core) -> list[TriggerRow]:

@@ -26,6 +26,12 @@ from holdfast.hosts.wiring.interceptors import (
 )
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.start_calls import (
+    StartInterceptor,
+    StartRefusedError,
+    around_starts,
+    options_of_child,
+)
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotReady, Suspended
@@ -53,6 +59,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.pipelines.headers import headers_of, joined_headers
 from holdfast.kernel.pipelines.input_attributes import attributes_in, joined_attributes
 from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import encode
@@ -80,6 +87,9 @@ After a cancellation the run may have ended; durable functions are blocked by th
 
 _UNRECORDED: Final = {JobKind.POLL: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
 """Kinds of jobs whose failed attempts leave no history row, with their names in the log."""
+
+INTERCEPTOR_FAILED: Final = "interceptor_failed"
+"""The code of the failure that blocks a run whose interceptor raised before a function or a child run."""
 
 External: TypeAlias = ExternalStage[Any, Any, Any, Any]
 
@@ -139,6 +149,7 @@ class Body:
     parts: Parts
     interceptors: tuple[BodyInterceptor, ...] = ()
     around_function: tuple[FunctionInterceptor, ...] = ()
+    around_starts: tuple[StartInterceptor, ...] = ()
     ends_at: Micros | None = None
     """When the process that runs it must be done, because it may end soon after. None: no limit."""
     read_at: float | None = None
@@ -237,6 +248,7 @@ class Body:
             queue=attempt.queue,
             idempotency_key=idempotency_key(attempt),
             attributes=attributes_of(run.attributes),
+            headers=headers_of(run.headers),
         )
 
     def invoked(self) -> object:
@@ -319,18 +331,30 @@ class Body:
         text = self._child_input(child)
         taken = attributes_in(text, child.attributes_from or (), child.workflow)
         given = None if child.attributes is None else attribute_texts(child.attributes)
+        run, run_id = self.work.run, child_id(self.work.run, _where(self.attempt))
+        options = GivenOptions(
+            attributes=joined_attributes(run.attributes, taken, given),
+            headers=joined_headers(run.headers, child.headers),
+            deadline=child.deadline_us,
+            weight=child.weight,
+        )
+        if self.around_starts:
+            options = options_of_child(
+                self.around_starts,
+                run,
+                options,
+                run_id=run_id,
+                workflow=child.workflow,
+                version=child.version,
+            )
         return ChildRunStarted(
-            run_id=child_id(self.work.run, _where(self.attempt)),
+            run_id=run_id,
             workflow=child.workflow,
             version=child.version,
             # Stored under a key of its own: the blob belongs to the child, and is removed with it.
             input=self.payloads.put(text, attrs.evolve(self.place, run=self.attempt.job.replace(".", "-"))),
             close_policy=child.close_policy,
-            options=GivenOptions(
-                attributes=joined_attributes(self.work.run.attributes, taken, given),
-                deadline=child.deadline_us,
-                weight=child.weight,
-            ),
+            options=options,
         )
 
     def _child_input(self, child: ChildPlan) -> str:
@@ -387,6 +411,8 @@ class Body:
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
+        if isinstance(error, StartRefusedError):
+            return Blocked(failure=Failure(code=INTERCEPTOR_FAILED, message=str(error)[:MESSAGE_MAX]))
         if isinstance(error, UnreadableInputError) and self.attempt.kind not in _NEVER_BLOCKING:
             run = self.work.run
             _log.warning("run %s of %s is blocked: %s", run.id, run.workflow, error)
@@ -452,6 +478,7 @@ class Body:
             idempotency_key=idempotency_key(attempt),
             deadline=None if until is None else instant(until),
             config=self.stage.read_config(plan.config),
+            headers=headers_of(self.work.run.headers),
             scheduled=scheduled_from(self.work.run.scheduled),
             runtime=self.runtime,
         )
@@ -488,6 +515,7 @@ class Bodies:
         self._driving = driving
         self._interceptors = around_bodies(core.interceptors)
         self._around_functions = around_functions(core.interceptors)
+        self._around_starts = around_starts(core.interceptors)
         self._parts: Parts | None = None
         renew_in_forks(self)
 
@@ -581,6 +609,7 @@ class Bodies:
             parts=self.parts,
             interceptors=self._interceptors,
             around_function=self._around_functions,
+            around_starts=self._around_starts,
             read_at=read_at,
         )
 

@@ -58,8 +58,9 @@ import attrs
 from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.attempt_log import log_failed_step, log_refused_message
-from holdfast.hosts.execution.bodies import Body
+from holdfast.hosts.execution.bodies import INTERCEPTOR_FAILED, Body
 from holdfast.hosts.execution.event_loops import CurrentLoop
+from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.call_queue import BatchedCall
 from holdfast.hosts.functions.committer import Record, shared_here
@@ -76,6 +77,7 @@ from holdfast.hosts.functions.step_runner import run_step
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
 from holdfast.hosts.text import first_of
 from holdfast.hosts.wiring.interceptors import FunctionRefusedError
+from holdfast.hosts.wiring.start_calls import StartRefusedError
 from holdfast.kernel.commands import (
     Blocked,
     EventAppend,
@@ -268,7 +270,7 @@ class _Driver:
         except (UnreadableValueError, UnreadableRowError) as error:
             return blocked(error.code, str(error))
         except FunctionRefusedError as refused:
-            return blocked("interceptor_failed", str(refused))
+            return blocked(INTERCEPTOR_FAILED, str(refused))
         except HoldfastError as error:
             return self._body.failed(error)
         with self._parts.run_notifier.listening(
@@ -529,7 +531,12 @@ class _Driver:
             *drive.queues.cancellation_rows(),
         ]
         if begins and not drive.is_paused and self._failure is None:
-            rows += [*await child_rows(self._body, drive), *await queued_rows(self._body, drive)]
+            try:
+                rows += await child_rows(self._body, drive)
+            except StartRefusedError as refused:
+                self._failure = Failure(code=INTERCEPTOR_FAILED, message=str(refused)[:MESSAGE_MAX])
+            else:
+                rows += await queued_rows(self._body, drive)
         return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
     def _published(

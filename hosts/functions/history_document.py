@@ -40,6 +40,7 @@ class RunHistory:
         scheduled: Which schedule started the run, as JSON text; None if none did.
         parent: The id of the run that started it as a child run; None if none did.
         attributes: Its attributes, as JSON text; None without any.
+        headers: Its headers, as JSON text; None without any.
     """
 
     id: str
@@ -54,6 +55,7 @@ class RunHistory:
     scheduled: str | None = None
     parent: str | None = None
     attributes: str | None = None
+    headers: str | None = None
 
     @property
     def facts(self) -> RunFacts:
@@ -65,6 +67,7 @@ class RunHistory:
             version=self.version,
             parent=self.parent,
             attributes=self.attributes,
+            headers=self.headers,
             scheduled=self.scheduled,
         )
 
@@ -103,6 +106,8 @@ class RunHistory:
             head["parent"] = self.parent
         if self.attributes is not None:
             head["attributes"] = parse(self.attributes)
+        if self.headers is not None:
+            head["headers"] = parse(self.headers)
         lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
         rows = ",\n".join(f"    {json.dumps(_row_document(row))}" for row in self.rows)
         return "\n".join(("{", *lines, '  "rows": [', rows, "  ]", "}", ""))
@@ -139,6 +144,7 @@ class RunHistory:
                 scheduled=canonical(data["scheduled"]) if data.get("scheduled") is not None else None,
                 parent=_text(data["parent"], "$.parent") if data.get("parent") is not None else None,
                 attributes=canonical(data["attributes"]) if data.get("attributes") is not None else None,
+                headers=canonical(data["headers"]) if data.get("headers") is not None else None,
             )
         except KeyError as error:
             raise InvalidHistoryError(f"it has no {error}") from None
@@ -171,6 +177,7 @@ def read_history(core: Core, run: Run) -> RunHistory:
         scheduled=run.scheduled,
         parent=run.parent_run,
         attributes=run.attributes,
+        headers=run.headers,
     )
 
 

@@ -1,6 +1,6 @@
 """What a driver records for requests of a function: child runs, queued steps, and results of updates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -10,6 +10,7 @@ from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.hosts.wiring.start_calls import options_of_child
 from holdfast.kernel.commands import (
     CancelSend,
     ChannelClose,
@@ -36,9 +37,10 @@ from holdfast.kernel.functions.protocol import (
 )
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
+from holdfast.kernel.pipelines.headers import joined_headers
 from holdfast.kernel.pipelines.input_attributes import joined_attributes
 from holdfast.kernel.topics.selections import selection_text
-from holdfast.ports.records.run import ClosePolicy, attribute_texts
+from holdfast.ports.records.run import ClosePolicy, GivenOptions, attribute_texts
 from holdfast.ports.records.values import Payload
 from holdfast.ports.structs import evolve
 
@@ -74,11 +76,13 @@ def _error(raised: Raised) -> events.RecordedError:
 
 
 async def child_rows(body: Body, drive: FunctionReplay) -> list[FunctionRecord]:
-    """Return the rows that start child runs, notify runs, and close channels."""
+    """Return the rows that start child runs, notify runs, and close channels. StartRefusedError."""
     children = drive.children()
+    # Before a thread is taken, so that interceptors are called on the event loop, and once.
+    options = {one.call: _options_of(body, drive, one) for one in children if isinstance(one, ChildRequest)}
     if all(len(_text_of(one)) <= INLINE_MAX for one in children):
-        return [_child_row(body, one) for one in children]
-    put = partial(lambda: [_child_row(body, one) for one in children])
+        return [_child_row(body, one, options) for one in children]
+    put = partial(lambda: [_child_row(body, one, options) for one in children])
     return await until_available_in_thread(put, "the input of a run can't be stored yet")
 
 
@@ -102,7 +106,29 @@ async def answer_rows(body: Body, drive: FunctionReplay) -> list[EventAppend]:
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
 
-def _child_row(body: Body, request: RecordedRequest) -> FunctionRecord:
+def _options_of(body: Body, drive: FunctionReplay, request: ChildRequest) -> GivenOptions:
+    """Return the options of a child run, with what it takes from its input, its parent and interceptors."""
+    run, options, taken = body.work.run, request.options, request.attributes_taken
+    if taken is not None:
+        given = None if options.attributes is None else attribute_texts(options.attributes)
+        options = evolve(options, attributes=joined_attributes(run.attributes, taken, given))
+    if options.headers is not None:
+        options = evolve(options, headers=joined_headers(run.headers, options.headers))
+    if not body.around_starts:
+        return options
+    return drive.beside(
+        lambda: options_of_child(
+            body.around_starts,
+            run,
+            options,
+            run_id=request.run or child_id(run, request.call),
+            workflow=request.workflow,
+            version=request.version,
+        )
+    )
+
+
+def _child_row(body: Body, request: RecordedRequest, options: Mapping[str, GivenOptions]) -> FunctionRecord:
     match request:
         case CloseRequest():
             return ChannelClose(call=request.call, site=request.site, channel=request.channel)
@@ -119,17 +145,13 @@ def _child_row(body: Body, request: RecordedRequest) -> FunctionRecord:
         payload = body.payloads.put(request.text, place)
         sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
         return SignalSend(call=request.call, site=request.site, run_id=request.run, signal=sent)
-    options, taken = request.options, request.attributes_taken
-    if taken is not None:
-        given = None if options.attributes is None else attribute_texts(options.attributes)
-        options = evolve(options, attributes=joined_attributes(run.attributes, taken, given))
     child = ChildRunStarted(
         run_id=request.run or child_id(run, request.call),
         workflow=request.workflow,
         version=request.version,
         input=body.payloads.put(request.input, place),
         close_policy=ClosePolicy(request.parent_end),
-        options=options,
+        options=options[request.call],
     )
     return ChildStart(call=request.call, site=request.site, child=child)
 

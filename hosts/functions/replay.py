@@ -43,8 +43,8 @@ What is ugly and why it stays:
   functions in memory. Frequent paths test `_made_queues` so that they do not create one.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, TypeVar, cast
 
 import attrs
 
@@ -109,6 +109,8 @@ from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve
+
+T = TypeVar("T")
 
 BEHIND_MAX: Final[Micros] = 1_000_000
 """Microseconds that the clock of a function may be behind when a row is fed."""
@@ -372,6 +374,10 @@ class FunctionReplay:
     def children(self) -> list[RecordedRequest]:
         """Return the requests that the command which records them carries out, such as starts of child runs."""
         return list(self._todo.children.values())
+
+    def beside(self, call: Callable[[], T]) -> T:
+        """Make a call that sees the function's context variables; see `FunctionMachine.beside`."""
+        return self._machine.beside(call)
 
     def notes(self) -> list[EventAppend]:
         """Return the rows to store before anything new is started, because the function relies on them."""

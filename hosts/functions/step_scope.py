@@ -11,6 +11,7 @@ from holdfast.hosts.functions.step_heartbeats import StepHeartbeat
 from holdfast.kernel.authoring.attempt_context import Level
 from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.commands import AttemptOutput, PublishedEvent
+from holdfast.kernel.pipelines.headers import headers_of
 from holdfast.ports.clock import instant
 from holdfast.ports.records.values import Micros
 
@@ -44,6 +45,7 @@ class StepScope:
                 attempt=self.one.number,
                 idempotency_key=idempotency_key_of(self._body, self.one),
                 deadline=None if self._until is None else instant(self._until),
+                headers=headers_of(run.headers),
                 runtime=runtime,
             )
         return self._context

@@ -37,7 +37,7 @@ from holdfast.ports.records.run import TERMINAL
 
 _OPTIONS: Final = (
     *("id", "if_exists", "if_active", "if_ended", "queue", "priority", "start_at", "deadline", "weight"),
-    *("attributes", "annotations"),
+    *("attributes", "headers", "annotations"),
 )
 """The fields of the body that are options of a start, under the same names."""
 
@@ -99,6 +99,8 @@ class NewRun:
     """How many turns its key gets for each one of the others, if the workflow shares its workers by key."""
     attributes: Mapping[str, str] | None = None
     """Texts to find the run by."""
+    headers: Mapping[str, str] | None = None
+    """Texts that its steps and child runs have too, such as a `traceparent`: at most 16, of 4,096 characters in all."""
     annotations: Mapping[str, object] | None = None
     """Values that are attached to it."""
     concurrency: ConcurrencyBound | None = None

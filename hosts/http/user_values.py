@@ -25,7 +25,7 @@ T = TypeVar("T")
 HIDDEN: Final[Mapping[type, tuple[str, ...]]] = {
     DeadLetterInfo: ("error",),
     PublishedValue: ("value",),
-    RunDetails: ("blocked", "annotations", "progress", "published", "log"),
+    RunDetails: ("headers", "blocked", "annotations", "progress", "published", "log"),
     RunError: ("text", "message"),
     RunEvent: ("data", "payload"),
     RunOutcome: ("result",),

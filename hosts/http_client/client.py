@@ -192,8 +192,8 @@ class Client:
             call: The call of a workflow, or the name of one.
             input: With a name: the input as plain JSON; of a durable function, its arguments by name.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `version`, `queue`, `priority`,
-                `start_at`, `deadline`, `weight`, `concurrency`, `attributes`, `annotations` and `signals`. See
-                `RemoteStartOptions`.
+                `start_at`, `deadline`, `weight`, `concurrency`, `attributes`, `headers`, `annotations` and
+                `signals`. See `RemoteStartOptions`.
 
         Raises:
             InvalidArgumentError: An option has an invalid value, or a server does not take it.

@@ -49,6 +49,8 @@ class RemoteStartOptions(TypedDict, total=False):
     """A head start in the queue, in minutes."""
     attributes: Mapping[str, str]
     """Short texts by which runs are found."""
+    headers: Mapping[str, str]
+    """Texts that the steps and child runs of the run have too, such as a `traceparent`."""
     annotations: Mapping[str, object]
     """First annotations of the run: plain JSON by name."""
     start_at: datetime
@@ -92,13 +94,15 @@ def new_run(call: Call[Any] | str, input: object, options: RemoteStartOptions) -
         definition = call.definition
         name, version = definition.name, definition.version
         data = parse(encode(call.value, cast("Any", definition.input_type)))
-    attributes, annotations = given.get("attributes"), given.get("annotations")
+    attributes, headers = given.get("attributes"), given.get("headers")
+    annotations = given.get("annotations")
     return NewRun(
         workflow=name,
         version=version,
         input=data,
         deadline=None if "deadline" not in given else cast("timedelta", length_of(given["deadline"])),
         attributes=None if attributes is None else dict(attributes),
+        headers=None if headers is None else dict(headers),
         annotations=None if annotations is None else plain_annotations(annotations),
         concurrency=_bound(given.get("concurrency")),
         signals=tuple(

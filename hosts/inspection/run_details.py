@@ -26,6 +26,7 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.limits.overrides import slots_in_force
+from holdfast.kernel.pipelines.headers import headers_of
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
@@ -117,6 +118,8 @@ class PublishedValue:
 class RunDetails(RunInfo):
     """A generation of a run with its details, as it was when it was read."""
 
+    headers: Mapping[str, str]
+    """The headers that it has from its start and from its parent."""
     started_by: Actor | None
     """Who started it; None if unknown."""
     cancelled_by: Actor | None
@@ -203,6 +206,7 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     info: dict[str, Any] = attrs.asdict(read_info(core, run), recurse=False)
     return RunDetails(
         **info,
+        headers=headers_of(run.headers),
         started_by=derived.started_by,
         cancelled_by=canceller_of(derived.of_operators),
         continues=derived.continues,

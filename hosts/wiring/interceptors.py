@@ -2,6 +2,7 @@
 
 All are context managers. An exception on entering refuses the batch, fails the attempt, or blocks the run of the
 function. An exception on leaving is logged, and the stored result stands: an interceptor can't lose acknowledged work.
+Those of starts are in `start_calls.py`.
 """
 
 import logging
@@ -11,10 +12,12 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_check
 
 import attrs
 
+from holdfast.hosts.wiring.start_calls import StartInterceptor
 from holdfast.kernel.commands import Command
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.history.exceptions import error_words
+from holdfast.kernel.pipelines.headers import headers_of
 from holdfast.ports.errors import CommandError, InvalidArgumentError
 from holdfast.ports.json import parse
 from holdfast.ports.validation import several
@@ -90,6 +93,7 @@ class BodyCall:
         idempotency_key: The same as in the context of the body.
         step: The name of the step; None for a stage.
         attributes: The attributes of the run, by name.
+        headers: The headers of the run, by name.
     """
 
     namespace: str
@@ -106,6 +110,7 @@ class BodyCall:
     idempotency_key: str
     step: str | None = None
     attributes: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -120,6 +125,7 @@ class FunctionCall:
         generation: The generation of the run, from 1.
         parent: The id of the run that started it as a child run; None if none did.
         attributes: The attributes of the run, by name.
+        headers: The headers of the run, by name.
     """
 
     namespace: str
@@ -129,6 +135,7 @@ class FunctionCall:
     generation: int
     parent: str | None
     attributes: Mapping[str, str] = attrs.field(hash=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
 
 
 @runtime_checkable
@@ -164,9 +171,9 @@ class FunctionInterceptor(Protocol):
         ...
 
 
-Interceptor: TypeAlias = DispatchInterceptor | BodyInterceptor | FunctionInterceptor
+Interceptor: TypeAlias = DispatchInterceptor | BodyInterceptor | FunctionInterceptor | StartInterceptor
 
-_METHODS: Final = "with a method `dispatch`, `body` or `function`"
+_METHODS: Final = "with a method `dispatch`, `body`, `function` or `start`"
 
 
 class FunctionRefusedError(Exception):
@@ -178,7 +185,7 @@ def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor
     words = f"a list of interceptors, which are objects {_METHODS}"
     checked = several("Engine", "interceptors", interceptors, words)
     for one in checked:
-        kinds = DispatchInterceptor | BodyInterceptor | FunctionInterceptor
+        kinds = DispatchInterceptor | BodyInterceptor | FunctionInterceptor | StartInterceptor
         if isinstance(one, type) or not isinstance(one, kinds):
             raise InvalidArgumentError("interceptors", f"an interceptor is an object {_METHODS}, not {one!r}")
     return checked
@@ -238,6 +245,7 @@ def _function_call(namespace: str, run: RunFacts) -> FunctionCall:
         generation=run.generation,
         parent=run.parent,
         attributes=attributes_of(run.attributes),
+        headers=headers_of(run.headers),
     )
 
 

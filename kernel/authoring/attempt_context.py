@@ -246,6 +246,7 @@ class AttemptContext(OutputContext):
     attempt: int
     idempotency_key: str
     deadline: datetime | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
     _runtime: AttemptServices = attrs.field(alias="runtime", repr=False)
 
     def heartbeat(self, details: object = None) -> None:

@@ -94,9 +94,10 @@ async def start_child(
     Args:
         call: The workflow with its input. The engine must know this version of the workflow.
         parent_end: What happens to the run if its parent ends first: "cancel", "terminate" or "abandon".
-        options: `id`, `queue`, `priority`, `attributes`, `start_at`, `deadline`, `concurrency` and `weight`, as those
-            of `engine.start`. Without a queue, a priority or attributes the run gets the queue and the priority of its
-            workflow, and otherwise those of its parent; `attributes={}` gives it none. See `ChildStartOptions`.
+        options: `id`, `queue`, `priority`, `attributes`, `headers`, `start_at`, `deadline`, `concurrency` and `weight`,
+            as those of `engine.start`. Without a queue, a priority or attributes the run gets the queue and the
+            priority of its workflow, and otherwise those of its parent; `attributes={}` gives it none. It has the
+            headers of its parent, and those given here. See `ChildStartOptions`.
 
     Raises:
         ChildRefusedError: A run with this id exists.

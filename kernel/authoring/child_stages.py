@@ -33,6 +33,8 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
     """How long the child run may take; None for the deadline of its workflow."""
     attributes: Mapping[str, str] | None = None
     """Texts by which the child run is found; None for those of the parent run."""
+    headers: Mapping[str, str] | None = None
+    """Headers of the child run, besides those of the parent run."""
     weight: int | None = None
     """How many turns the key of the child run gets; None for as many as before."""
 

@@ -13,6 +13,7 @@ from holdfast.kernel.authoring.concurrency import CONCURRENCY, Concurrency
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.limits.fairness import WEIGHT_MAX
+from holdfast.kernel.pipelines.headers import HEADERS, headers_text
 from holdfast.kernel.pipelines.input_attributes import ATTRIBUTES_MAX, InputAttribute
 from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.clock import micros
@@ -333,6 +334,8 @@ class BodyOptions(BodyDefaults, total=False):
     """For a stage that is a workflow: how long the child run may take. Default: that of the workflow."""
     attributes: dict[str, str]
     """For a stage that is a workflow: texts by which the child run is found. Default: those of its parent."""
+    headers: dict[str, str]
+    """For a stage that is a workflow: headers of the child run, besides those of its parent."""
     weight: int
     """For a stage that is a workflow with `fair`: how many turns the key of the child run gets, 1 to 1,000."""
     remote: bool
@@ -349,6 +352,12 @@ class RunOptions(TypedDict, total=False):
     """Head start in the queue, one minute per step; negative: a delay. A stage's own priority takes precedence."""
     attributes: dict[str, str]
     """Short texts by which runs are found."""
+    headers: dict[str, str]
+    """Texts that the steps and child runs of the run have too, such as a `traceparent`. Nothing is found by them.
+
+    At most 16, with names of 1 to 64 letters, digits, and `_ . -`; 4,096 characters in all, as JSON. A child run has
+    those of its parent besides.
+    """
     start_at: datetime
     """When to start, an aware datetime: the run is pending until then. At once, if it is in the past."""
     deadline: Duration
@@ -369,7 +378,7 @@ class RunOptions(TypedDict, total=False):
     """How many units of its rate the run costs. Default: see `Rate.units`."""
 
 
-CHILD_ONLY_OPTIONS: Final = ("close_policy", "deadline", "attributes", "weight")
+CHILD_ONLY_OPTIONS: Final = ("close_policy", "deadline", "attributes", "headers", "weight")
 """Options that only a stage has that is a workflow."""
 
 
@@ -428,6 +437,7 @@ def given_options(options: RunOptions) -> GivenOptions:
         queue=options.get("queue"),
         priority=options.get("priority"),
         attributes=None if attributes is None else canonical(attributes),
+        headers=headers_text(options.get("headers", {})),
         start_at=None if start_at is None else micros(start_at),
         deadline=None if deadline is None else deadline // SHORTEST,
         concurrency=None if concurrency is None else concurrency.plan,
@@ -521,6 +531,8 @@ def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
         )
 
 
+ATTRIBUTES: Final = Wanted("a dict of strings to strings", _are_texts)
+"""What the attributes of a run must be."""
 _KINDS: Final[Mapping[str, Wanted]] = {
     "close_policy": _choice("cancel", "terminate", "abandon"),
     "name": NAME,
@@ -532,7 +544,8 @@ _KINDS: Final[Mapping[str, Wanted]] = {
     "priority": integer(-PRIORITY_MAX, PRIORITY_MAX),
     "id": _SHORT_TEXT,
     "idempotency_key": _SHORT_TEXT,
-    "attributes": Wanted("a dict of strings to strings", _are_texts),
+    "attributes": ATTRIBUTES,
+    "headers": HEADERS,
     "attributes_from": Wanted(
         f'a list of at most {ATTRIBUTES_MAX} fields of the input, or a dict of places by attribute: ["tenant"], or'
         ' {"tenant": "customer.tenant"}',

@@ -13,6 +13,7 @@ from holdfast.kernel.authoring.external import CANCEL_RETRY, CANCEL_TIMEOUT, Ext
 from holdfast.kernel.authoring.nodes import PlanNode
 from holdfast.kernel.authoring.options import BodyDefaults, Fair, Rate, Retry, Slots, check_limits
 from holdfast.kernel.authoring.stages import Each, Stage, stage_hint
+from holdfast.kernel.pipelines.headers import headers_text
 from holdfast.kernel.pipelines.input_attributes import InputAttribute
 from holdfast.kernel.pipelines.plan import (
     CancelPlan,
@@ -261,6 +262,7 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
         attributes=None if stage.attributes is None else canonical(dict(stage.attributes)),
         weight=stage.weight,
         attributes_from=child.attributes_from or None,
+        headers=headers_text(stage.headers or {}),
     )
 
 

@@ -7,6 +7,7 @@ import attrs
 
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.history.limits import ROWS_LONG
+from holdfast.kernel.pipelines.headers import headers_of
 from holdfast.ports.clock import instant
 from holdfast.ports.json import parse
 
@@ -27,6 +28,8 @@ class CurrentRun:
     """The id of the run that started it as a child run; None if none did."""
     attributes: Mapping[str, str]
     """Its attributes, by which runs are found."""
+    headers: Mapping[str, str]
+    """Its headers, which it has from its start and from its parent."""
     started_at: datetime
     """When the clock of the function started. Aware, in UTC."""
     history_rows: int
@@ -55,6 +58,7 @@ def run_info() -> CurrentRun:
         version=run.version,
         parent=run.parent,
         attributes={} if run.attributes is None else parse(run.attributes),
+        headers=headers_of(run.headers),
         started_at=instant(loop.began_at),
         history_rows=loop.row,
     )

@@ -41,7 +41,7 @@ _COUNT: Final = integer(1, COUNT_MAX).or_none
 _FAILURES: Final = integer(1, FAILURES_MAX).or_none
 _MICROSECOND: Final = timedelta(microseconds=1)
 _RUN_OPTIONS: Final = (
-    *("queue", "priority", "attributes", "annotations", "deadline"),
+    *("queue", "priority", "attributes", "headers", "annotations", "deadline"),
     *("concurrency", "overrides"),
 )
 """The options of each run, which are those of a start."""
@@ -97,6 +97,7 @@ class Schedule(Generic[Out]):
         queue: Queue of each run's jobs. Default: that of the workflow.
         priority: Head start of each run in its queue, one minute per step. Default: that of the workflow.
         attributes: Short texts by which the runs are found.
+        headers: Texts that the steps and child runs of each run have too. See `StartOptions`.
         annotations: First annotations of each run: plain JSON by name.
         deadline: How long a run may take. Default: that of the workflow.
         concurrency: How many runs of a key may be under way and waiting. Not with overlap "queue", "queue_one" or
@@ -119,6 +120,7 @@ class Schedule(Generic[Out]):
     queue: str | None = attrs.field(default=None, kw_only=True)
     priority: int | None = attrs.field(default=None, kw_only=True)
     attributes: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, hash=False)
+    headers: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, hash=False)
     annotations: Mapping[str, object] | None = attrs.field(default=None, kw_only=True, hash=False)
     deadline: Duration | None = attrs.field(default=None, kw_only=True)
     concurrency: Concurrency | None = attrs.field(default=None, kw_only=True)

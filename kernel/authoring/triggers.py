@@ -33,7 +33,7 @@ _NAME: Final = Wanted(
 _MESSAGES: Final = an('a topic, or messages of it, such as orders.where(country="nz")', TopicSelection)
 _WORKFLOW: Final = an("a workflow or a pipeline, which is not called", WorkflowDefinition)
 _RUN_OPTIONS: Final = (
-    *("queue", "priority", "attributes", "annotations", "deadline"),
+    *("queue", "priority", "attributes", "headers", "annotations", "deadline"),
     *("concurrency", "rate", "overrides"),
 )
 
@@ -57,6 +57,7 @@ class Trigger(Generic[Out]):
         queue: Queue of each run's jobs. Default: that of the workflow.
         priority: Head start of each run in its queue, one minute per step. Default: that of the workflow.
         attributes: Short texts by which the runs are found.
+        headers: Texts that the steps and child runs of each run have too. See `StartOptions`.
         annotations: First annotations of each run: plain JSON by name.
         deadline: How long a run may take. Default: that of the workflow.
         concurrency: How many runs of a key may be under way and waiting. Default: that of the workflow. A message for
@@ -75,6 +76,7 @@ class Trigger(Generic[Out]):
     queue: str | None = attrs.field(default=None, kw_only=True)
     priority: int | None = attrs.field(default=None, kw_only=True)
     attributes: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, hash=False)
+    headers: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, hash=False)
     annotations: Mapping[str, object] | None = attrs.field(default=None, kw_only=True, hash=False)
     deadline: Duration | None = attrs.field(default=None, kw_only=True)
     concurrency: Concurrency | None = attrs.field(default=None, kw_only=True)

@@ -147,7 +147,8 @@ def fingerprint_text(command: Command[R]) -> str:
     It is canonical JSON without the key, the actor and fields that have their default, so a new field of the class does
     not change it; and without `pass_over`, which a repeated claim has from what the first one has leased. The order of
     keys in values does not matter, except in blobs, which are named by their hash. An input counts as its caller passed
-    it (`given`), so a changed default of the workflow does not change it either.
+    it (`given`), so a changed default of the workflow does not change it either. Headers don't count: a caller that
+    repeats a start does so under another trace.
     """
     given_fields = {
         field.name
@@ -157,7 +158,7 @@ def fingerprint_text(command: Command[R]) -> str:
     data: dict[str, Any] = {
         name: value for name, value in command_data(command).items() if name in given_fields or name == "type"
     }
-    for uncompared in ("idempotency_key", "actor", "request_id", "input_size", "pass_over"):
+    for uncompared in ("idempotency_key", "actor", "request_id", "headers", "input_size", "pass_over"):
         data.pop(uncompared, None)
     for one in (data, data.get("signal"), *data.get("signals", ())):
         if isinstance(one, dict):

@@ -89,6 +89,11 @@ class RunCreate(OperatorCommand[RunCreated]):
     """None: that of the workflow, or else 0."""
     attributes: str | None = None
     """JSON text of an object of strings, by which runs are found."""
+    headers: str | None = None
+    """JSON text of an object of strings, which its steps and child runs have too. Repeated commands may differ in it.
+
+    At most 16, with names of 1 to 64 letters, digits, and `_ . -`; 4,096 characters in all.
+    """
     annotations: tuple[NewAnnotation, ...] = attrs.field(default=(), validator=check_annotations)
     start_at: Micros | None = None
     """Instant before which the run stays pending."""

@@ -17,6 +17,7 @@ from holdfast.kernel.commands.topics import PAYLOAD_MAX
 from holdfast.kernel.commands.workflows import SCHEMAS_MAX
 from holdfast.kernel.limits.levels import PATH_MAX
 from holdfast.kernel.limits.limit_names import GIVEN_MAX
+from holdfast.kernel.pipelines.headers import HEADERS_LENGTH_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX
 from holdfast.kernel.rules.updates import UPDATE_MAX
 from holdfast.kernel.topics.selections import GROUP_MAX, TOPIC_MAX
@@ -81,6 +82,7 @@ TEXTS: Final[Mapping[str, int]] = {
     "failure/type": _PLACE_MAX,
     "holder": _KEY_OF_STORE_MAX,
     "hash": KEY_MAX,
+    "headers": HEADERS_LENGTH_MAX,
     "host": _PLACE_MAX,
     "id": ID_MAX,
     "idempotency_key": IDEMPOTENCY_KEY_MAX,

@@ -232,6 +232,10 @@ class FunctionMachine:
         check_thread()
         return self._context.copy().run(self._loop.looked_at, look)
 
+    def beside(self, call: Callable[[], T]) -> T:
+        """Make a call of the host that sees the function's context variables, and can set none of them."""
+        return self._context.copy().run(call)
+
     @property
     def late(self) -> tuple[int, ...]:
         """The row numbers of updates that were fed after the end."""

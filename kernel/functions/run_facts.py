@@ -18,6 +18,8 @@ class RunFacts:
     """The id of the run that started it as a child run; None if none did."""
     attributes: str | None = None
     """JSON text: an object of texts; None without attributes."""
+    headers: str | None = None
+    """JSON text: an object of texts; None without headers."""
     scheduled: str | None = None
     """Which schedule started the run, as JSON text; None if none did."""
 
@@ -31,5 +33,6 @@ def facts_of(run: Run) -> RunFacts:
         version=intern(run.version),
         parent=run.parent_run,
         attributes=run.attributes,
+        headers=run.headers,
         scheduled=run.scheduled,
     )

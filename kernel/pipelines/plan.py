@@ -101,6 +101,8 @@ class ChildPlan:
     """How many turns the child run's key gets; None for as many as before."""
     attributes_from: tuple[InputAttribute, ...] | None = None
     """The attributes that the workflow takes from the child run's input."""
+    headers: str | None = None
+    """JSON text of the headers that the child run has besides those of its parent."""
 
 
 @frozen(kw_only=True)
@@ -203,7 +205,7 @@ class StagePlan:
 _ADDED: Final = ("base", "queue", "priority", "deadline_us", "fair")
 """Fields of plans that are omitted if they are None, for the same reason."""
 _OMITTED: Final = frozenset(
-    {"total_time_us", "parameters", "deadline_us", "attributes", "weight", "attributes_from"}
+    {"total_time_us", "parameters", "deadline_us", "attributes", "weight", "attributes_from", "headers"}
 )
 """Fields of parts of a stage that are omitted if they are None, for the same reason."""
 
@@ -542,4 +544,5 @@ def _child_from(data: dict[str, Any]) -> ChildPlan:
         attributes=data.get("attributes"),
         weight=data.get("weight"),
         attributes_from=None if taken is None else _attributes_from(taken),
+        headers=data.get("headers"),
     )

@@ -149,6 +149,7 @@ def _created(
         queue=given.queue or plan.queue or run.queue,
         priority=next(one for one in (given.priority, plan.priority, run.priority) if one is not None),
         attributes=run.attributes if given.attributes is None else given.attributes,
+        headers=run.headers if given.headers is None else given.headers,
         start_at=given.start_at,
         deadline=given.deadline,
         weight=given.weight,

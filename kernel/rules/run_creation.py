@@ -74,6 +74,7 @@ def new_run(
         open_jobs=jobs,
         progress=progress,
         attributes=command.attributes,
+        headers=command.headers,
         start_at=start_at,
         deadline=None if deadline is None else (start_at or now) + deadline,
         concurrency_key=path_of(levels) if levels else None,

@@ -17,6 +17,7 @@ from holdfast.kernel.limits.fairness import Turn, with_turn
 from holdfast.kernel.limits.levels import check_levels, check_limit_number
 from holdfast.kernel.limits.run_rates import with_rate
 from holdfast.kernel.limits.start_bounds import check_bound, given_concurrency, with_concurrency
+from holdfast.kernel.pipelines.headers import check_headers
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.fair_starts import check_weight, turn_of_start, weight_of_pending
@@ -252,6 +253,7 @@ def check_start(command: RunCreate) -> None:
             f"deadline is {command.deadline}; it must be a number of microseconds, more than 0, at most a century"
         )
     scheduled_start(command.scheduled)
+    check_headers(command.headers)
     if len(command.signals) > SIGNALS_MAX:
         raise InvalidCommandError(
             f"a run is started with at most {SIGNALS_MAX} signals, not {len(command.signals)}; send it more later"

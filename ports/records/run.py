@@ -73,6 +73,8 @@ class GivenOptions:
     priority: int | None = None
     attributes: str | None = None
     """JSON text of an object of strings."""
+    headers: str | None = None
+    """JSON text of an object of strings: all headers of the run, those of its parent included."""
     start_at: Micros | None = None
     """Instant before which the run stays pending."""
     deadline: Micros | None = None
@@ -131,8 +133,8 @@ def outer_limits_of_waiter(text: str | None) -> tuple[int, ...]:
 class Run:
     """One generation of a run.
 
-    `key`, the name, `workflow`, `created_at`, `attributes`, `deadline`, and the fields about reruns, concurrency and
-    its rate never change; `queue_position` only as the run is admitted, or gathers nothing more.
+    `key`, the name, `workflow`, `created_at`, `attributes`, `headers`, `deadline`, and the fields about reruns,
+    concurrency and its rate never change; `queue_position` only as the run is admitted, or gathers nothing more.
     """
 
     key: str
@@ -223,6 +225,8 @@ class Run:
     """When its start was counted; None before that, and without a rate. A retry of the whole run keeps it."""
     in_rate_line: int = 0
     """1 while it waits for that rate, and no longer in the line for a slot; else 0."""
+    headers: str | None = None
+    """JSON text: an object of texts, which its steps and child runs have too, and by which nothing is found."""
 
     @property
     def name(self) -> RunName:

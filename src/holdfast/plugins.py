@@ -2,6 +2,8 @@
 
 from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
 from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch, FunctionCall, Interceptor
+from holdfast.hosts.wiring.log_fields import LogFields
+from holdfast.hosts.wiring.start_calls import StartCall
 from holdfast.hosts.worker.worker import WorkerStats
 from holdfast.kernel.authoring.ai import Price, Redact
 
@@ -11,8 +13,10 @@ __all__ = [
     "CommandBatch",
     "FunctionCall",
     "Interceptor",
+    "LogFields",
     "Price",
     "Redact",
     "ReplayFilter",
+    "StartCall",
     "WorkerStats",
 ]

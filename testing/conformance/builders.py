@@ -55,6 +55,7 @@ class RunFields(TypedDict, total=False):
     result: str | None
     error: str | None
     attributes: str | None
+    headers: str | None
     rerun_of: str | None
     rerun_from: str | None
     inherited: str | None

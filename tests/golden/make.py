@@ -38,7 +38,18 @@ def _name(recording: Recording) -> str:
     limited = "limited" if json.loads(recording.state).get("quotas") else ""
     registered = "registered" if command.get("about") else ""
     joined = "joined" if reply.get("joined") else ""
-    parts = (command["type"], outcome, _of_function(command), fenced, taken, joined, registered, limited)
+    headers = "headers" if '"headers":"' in recording.command else ""
+    parts = (
+        command["type"],
+        outcome,
+        _of_function(command),
+        fenced,
+        taken,
+        joined,
+        registered,
+        limited,
+        headers,
+    )
     return "-".join(part for part in parts if part)
 
 

@@ -15,6 +15,8 @@ from holdfast.kernel.commands import (
     BrowserSessionTouch,
     Cancelled,
     ChannelMessage,
+    ChildRunStarted,
+    ChildStart,
     Completed,
     ConditionEvaluated,
     ContinuedAsNew,
@@ -113,6 +115,7 @@ from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
 from holdfast.ports.queries.schedules import FindSchedule
 from holdfast.ports.records.job import LOSSES_MIN
+from holdfast.ports.records.run import GivenOptions
 from holdfast.ports.records.schedule import ScheduleName
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
@@ -172,7 +175,23 @@ def play() -> list[Recording]:
     _workflows_are_registered(World(PLAN, recorder=recordings.append))
     _a_topic_is_delivered(recordings)
     _triggers_fire(World(PLAN, recorder=recordings.append))
+    _headers_reach_a_child_run(recordings)
     return recordings
+
+
+def _headers_reach_a_child_run(recordings: list[Recording]) -> None:
+    world = World(
+        pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f"),
+        CHILD,
+        recorder=recordings.append,
+    )
+    world.do(RunCreate(workflow="f", id="f", input=payload(1), headers='{"traceparent":"00-1"}'))
+    (driven,) = world.claim(world.open())
+    options = GivenOptions(headers='{"locale":"de","traceparent":"00-1"}')
+    child = ChildRunStarted(run_id="f/1", workflow="c", version="1", input=payload(2), options=options)
+    inherits = attrs.evolve(child, run_id="f/2", options=GivenOptions())
+    records = (ChildStart(call="1", child=child), ChildStart(call="2", child=inherits))
+    world.do(JobRecord(job=driven.job, epoch=driven.epoch, seen=1, records=records))
 
 
 def _a_topic_is_delivered(recordings: list[Recording]) -> None:

@@ -164,6 +164,7 @@ _MAPS: Final = (
             "rate_units": "rate_units",
             "rate_counted_at": "rate_counted_at",
             "in_rate_line": "in_rate_line",
+            "headers": "headers",
         },
     ),
     ColumnMap(

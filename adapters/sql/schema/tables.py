@@ -93,6 +93,7 @@ runs: Final = Table(
     _number("rate_units", nullable=True),
     _number("rate_counted_at", nullable=True),
     _number("in_rate_line"),
+    _text("headers", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists read one of the next three indexes, or attributes. Of their columns only the status ever changes. Settling a job

@@ -58,6 +58,7 @@ FULL_RUN = Run(
     result='["list",1,2]',
     error='{"code":"x"}',
     attributes='{"customer":"c-1"}',
+    headers='{"locale":"de"}',
     rerun_of=a_key(6),
     rerun_from="bill",
     inherited='{"check":["of","k",2]}',

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast import Engine, Worker, step, workflow
-from holdfast.plugins import BodyCall, FunctionCall
+from holdfast.plugins import BodyCall, FunctionCall, StartCall
 
 SOON: Final = 120
 PROGRAM: Final = """
@@ -27,17 +27,20 @@ tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 class Tenants:
-    """Sets the tenant of a run from its attributes."""
+    """Sets the tenant of a run from its attributes and its headers. Child runs get one more header."""
+
+    def start(self, call: StartCall) -> StartCall | None:
+        return call.with_headers({"below": "/below"}) if call.kind == "child" else None
 
     @contextmanager
     def function(self, call: FunctionCall) -> Generator[None]:
-        token = tenant.set(call.attributes["tenant"])
+        token = tenant.set(call.attributes["tenant"] + call.headers["trace"] + call.headers.get("below", ""))
         yield
         tenant.reset(token)
 
     @contextmanager
     def body(self, call: BodyCall) -> Generator[None]:
-        token = tenant.set(call.attributes["tenant"])
+        token = tenant.set(call.attributes["tenant"] + call.headers["trace"])
         yield
         tenant.reset(token)
 
@@ -71,7 +74,7 @@ def test_a_run_keeps_its_context_when_its_worker_is_killed(tmp_path: Path) -> No
     url = f"sqlite:///{tmp_path}/holdfast.db"
     engine = Engine.open(url, workflows=[run, below], interceptors=[Tenants()])
     with engine.sync as runs:
-        handle = runs.start(run(str(tmp_path)), attributes={"tenant": "acme"})
+        handle = runs.start(run(str(tmp_path)), attributes={"tenant": "acme"}, headers={"trace": "/1"})
         process = subprocess.Popen([sys.executable, "-c", PROGRAM, url])
         try:
             until = time.monotonic() + SOON
@@ -83,4 +86,4 @@ def test_a_run_keeps_its_context_when_its_worker_is_killed(tmp_path: Path) -> No
             process.wait()
         (tmp_path / "killed").touch()
         with Worker(engine, lease=1, poll_interval=0.1):
-            assert handle.result(timeout=SOON) == ["acme"] * 4
+            assert handle.result(timeout=SOON) == [*["acme/1"] * 3, "acme/1/below"]

@@ -83,12 +83,15 @@ def test_a_call_gives_a_result_of_its_type(client: SyncClient) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_name_takes_plain_json(client: SyncClient) -> None:
-    run = client.start("order", {"order": {"number": 17}}, id="a/1", attributes={"tier": "gold"})
+    run = client.start(
+        "order", {"order": {"number": 17}}, id="a/1", attributes={"tier": "gold"}, headers={"of": "me"}
+    )
 
     assert str(run.result(timeout=120)).endswith(" 17")
     assert client.handle(order, "a/1").result() == run.result()
     assert run.input() == {"order": {"number": 17, "note": ""}}
     assert run.info().attributes == {"tier": "gold"}
+    assert run.details().headers == {"of": "me"}
     assert [reason.code for reason in run.why()] == ["ended"]
 
 

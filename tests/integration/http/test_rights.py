@@ -31,7 +31,7 @@ async def test_what_user_code_wrote_is_not_seen_with_read_alone(
     api: Api, engine: Engine, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The same documents with `payloads` too show it: the test would notice a workflow that writes nothing."""
-    await start(api, "order", {"order": {"number": 1, "note": CANARY}}, "done")
+    await start(api, "order", {"order": {"number": 1, "note": CANARY}}, "done", headers={"of": CANARY})
     await start(api, "broken", {"text": CANARY}, "failed")
     await start(api, "report", 1, "reported")
     await start(api, "retried", 1, "retried", wait=2)

@@ -21,6 +21,7 @@ async def test_a_start_that_waits_is_answered_with_the_result(api: Api, worker: 
         "input": {"order": {"number": 17}},
         "id": "order/17",
         "attributes": {"tier": "gold"},
+        "headers": {"traceparent": "00-1"},
     }
 
     response = await api.send("POST", "runs", body, headers={"Prefer": "wait=20"})
@@ -33,6 +34,8 @@ async def test_a_start_that_waits_is_answered_with_the_result(api: Api, worker: 
     assert started["result"].endswith(" 17")
     run = await api.get("runs/order%2F17")
     assert (run["id"], run["status"], run["attributes"]) == ("order/17", "completed", {"tier": "gold"})
+    assert run["headers"] == {"traceparent": "00-1"}
+    assert "headers" not in (await api.get("runs"))["items"][0]
     assert run["started_by"] == {"kind": "user", "id": "ann", "version": ""}
     assert (await api.get("runs/order%2F17/result"))["result"] == started["result"]
     assert (await api.get("runs/order%2F17/input"))["value"] == {"order": {"number": 17, "note": ""}}

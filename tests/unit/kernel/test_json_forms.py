@@ -46,7 +46,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
         (
             '{"actor":null,"annotations":[],"attributes":null,"concurrency_full":"wait","concurrency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadline":null,'
-            '"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
+            '"given":null,"headers":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
             '"priority":null,"queue":null,"rate":null,"scheduled":null,"signals":[],"start_at":null,"type":"run.create",'
             '"units":null,"version":null,"weight":null,"workflow":"w"}'
@@ -128,7 +128,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '{"actor":null,"declared":null,"idempotency_key":null,"namespace":"default","selection":"{}","sin'
             'ce":7,"start":{"actor":null,"annotations":[],"attributes":null,"concurrency_full":"wait","concur'
             'rency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadli'
-            'ne":null,"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exis'
+            'ne":null,"given":null,"headers":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exis'
             'ts":"error","input":{"blob":null,"inline":"null"},"namespace":"default","overrides":[],"priority'
             '":null,"queue":null,"rate":null,"scheduled":null,"signals":[],"start_at":null,"units":null,"vers'
             'ion":null,"weight":null,"workflow":"w"},"topic":"o","trigger":"t","type":"trigger.put"}'
@@ -239,7 +239,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"close_policy":"cancel","input":{"blob":null,"inline":"1"},"kind":"child_started",'
-            '"options":{"attributes":"{\\"k\\":\\"v\\"}","concurrency":null,"deadline":6,"priority":-1,"queue":"slow","rate":null,"start_at":5,"units":null,"weight":3},'
+            '"options":{"attributes":"{\\"k\\":\\"v\\"}","concurrency":null,"deadline":6,"headers":null,"priority":-1,"queue":"slow","rate":null,"start_at":5,"units":null,"weight":3},'
             '"run_id":"x/a","version":"1","workflow":"w"},"outputs":[],"received":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
@@ -531,7 +531,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '{"actor":null,"declared":null,"idempotency_key":null,"if_exists":"error","namespace":"default",'
             '"policy":{"jitter":0,"missed":"all","overlap":"queue_one","pause_after_failures":null,"runs_max":null,'
             '"window":7},"schedule":"s","start":{"actor":null,"annotations":[],"attributes":null,'
-            '"concurrency_full":"wait","concurrency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadline":null,"given":null,"id":null,'
+            '"concurrency_full":"wait","concurrency_key":null,"concurrency_limit":1,"concurrency_waiting":null,"concurrency_within":[],"deadline":null,"given":null,"headers":null,"id":null,'
             '"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error","input":{"blob":null,'
             '"inline":"1"},"namespace":"default","overrides":[],"priority":null,"queue":null,"rate":null,"scheduled":null,'
             '"signals":[],"start_at":null,"units":null,"version":null,"weight":null,"workflow":"w"},'

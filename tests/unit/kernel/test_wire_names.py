@@ -197,9 +197,9 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             "holdfast_runs",
             """
             attributes children close_policy concurrency_full concurrency_key concurrency_limit
-            concurrency_outer concurrency_waiting created_at deadline ended_at error gathered generation id
-            in_rate_line inherited key last_job last_row mailbox namespace open_jobs parent parent_run plan priority
-            progress queue queue_position rate_counted_at rate_key rate_limit rate_period rate_units
+            concurrency_outer concurrency_waiting created_at deadline ended_at error gathered generation
+            headers id in_rate_line inherited key last_job last_row mailbox namespace open_jobs parent parent_run plan
+            priority progress queue queue_position rate_counted_at rate_key rate_limit rate_period rate_units
             reported_row rerun_from rerun_of result scheduled start_at status updated_at version workflow
             """,
         ),

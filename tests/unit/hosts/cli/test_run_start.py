@@ -35,6 +35,25 @@ def test_the_run_is_stored_with_what_was_said(holdfast: CommandLine) -> None:
     assert shown["history"][0]["payload"]["value"] == {"customer": "Ann", "items": ["a", "b"]}
 
 
+def test_headers_are_stored_and_shown_in_details_alone(holdfast: CommandLine) -> None:
+    given = ("--id", "x", "--header", "traceparent=00-1", "--header", "locale=de=at")
+    assert holdfast("run", "start", "shop:engine", "order", ORDER, *given).code == 0
+    shown = holdfast("run", "show", "shop:engine", "x", "--json").json
+    assert (shown["headers"], shown["attributes"]) == ({"traceparent": "00-1", "locale": "de=at"}, {})
+    assert "locale=de=at, traceparent=00-1" in holdfast("run", "show", "shop:engine", "x").out
+    assert "00-1" not in holdfast("run", "list", "shop:engine", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [("traceparent", "--header traceparent: write NAME=TEXT"), ("a b=c", "headers is {'a b': 'c'}")],
+)
+def test_what_is_no_header_is_refused(holdfast: CommandLine, header: str, why: str) -> None:
+    answer = holdfast("run", "start", "shop:engine", "order", ORDER, "--header", header)
+    assert answer.code == 2
+    assert why in answer.err
+
+
 @pytest.mark.parametrize(("said", "priority"), [((), 4), (("--priority", "0"), 0)])
 def test_the_priority_of_the_workflow_is_the_default(
     holdfast: CommandLine, said: tuple[str, ...], priority: int

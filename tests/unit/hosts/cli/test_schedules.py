@@ -234,6 +234,7 @@ def test_an_update_changes_what_is_given(holdfast: CommandLine) -> None:
             when=[when, Every(60)],
             jitter=30,
             attributes={"a": "b"},
+            headers={"locale": "de"},
             priority=3,
             max_runs=7,
         ),
@@ -258,15 +259,21 @@ def test_an_update_changes_what_is_given(holdfast: CommandLine) -> None:
     row = row_of(holdfast, "x")
     assert specs_of(row.timing) == (evolved(when, zone="Asia/Tokyo", text="5 5 * * *"), Every(7_200))
 
-    clear = ("--clear", "except", "--clear", "attribute", "--clear", "priority", "--clear", "max-runs")
+    assert start_of(row).headers == '{"locale":"de"}'
+    assert holdfast("schedule", "update", ENGINE, "x", "--header", "locale=en").code == Exit.OK
+    assert start_of(row_of(holdfast, "x")).headers == '{"locale":"en"}'
+
+    names = ("except", "attribute", "header", "priority", "max-runs")
+    clear = [word for name in names for word in ("--clear", name)]
     assert holdfast("schedule", "update", ENGINE, "x", *clear).code == Exit.OK
     row = row_of(holdfast, "x")
     assert specs_of(row.timing) == (Cron("5 5 * * *", zone="Asia/Tokyo"), Every(7_200))
     assert (start_of(row).attributes, start_of(row).priority, policy_of(row).runs_max) == (None, None, None)
+    assert start_of(row).headers is None
     assert policy_of(row).jitter == 40_000_000
     assert [one["change"] for one in holdfast("schedule", "show", ENGINE, "x", "--json").json["changes"]] == [
         "created",
-        *["updated"] * 4,
+        *["updated"] * 5,
     ]
 
 

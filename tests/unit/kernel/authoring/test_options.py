@@ -88,7 +88,7 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
 
     assert str(caught.value) == (
         "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has attributes, close_policy,"
-        " deadline, heartbeat_timeout, max_concurrency, name, priority, queue, rate_limit, remote, retry,"
+        " deadline, headers, heartbeat_timeout, max_concurrency, name, priority, queue, rate_limit, remote, retry,"
         " timeout, timeout_total, weight"
     )
 

@@ -119,6 +119,7 @@ def create_runs() -> None:
         number("rate_units", nullable=True),
         number("rate_counted_at", nullable=True),
         number("in_rate_line"),
+        words("headers", nullable=True),
         sa.PrimaryKeyConstraint("key"),
         sa.UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
     )
