@@ -546,6 +546,19 @@ class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
 
 
 @frozen
+class MessagesBefore(Search[Sequence[TopicMessageRow]]):
+    """Messages of a topic with a number below `number`, by number. Those that are left out are as of `ExpiredMessages`.
+
+    `limit` is the most.
+    """
+
+    namespace: str
+    topic: str
+    number: int
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
 class SubscriptionsOfDigests(Search[Sequence[SubscriptionRow]]):
     """Subscriptions of a topic that have caught up and have one of these digests, in the order of their names.
 

@@ -425,11 +425,11 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         **dict.fromkeys(("credential", "credential_hash"), ""),
         **dict.fromkeys(("created_at", "used_at", "idle", "expires_at", "ends_at"), 0),
     },
-    TopicRow: {"after_subscription": None},
+    TopicRow: {"after_subscription": None, "kept_from": 0},
     TopicMessageRow: {
         "payload": "null",
         "attributes": "{}",
-        **dict.fromkeys(("number", "sender")),
+        **dict.fromkeys(("number", "sender", "keep_last")),
         **dict.fromkeys(("at", "checked", "sender_row", "expires_at"), 0),
     },
     SubscriptionRow: {

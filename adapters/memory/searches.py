@@ -420,6 +420,15 @@ def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[Topic
     return sorted(found, key=lambda row: (row.expires_at, row.id))[: search.limit]
 
 
+def _messages_before(store: Store, search: s.MessagesBefore) -> Sequence[TopicMessageRow]:
+    found = [
+        (row.number, row)
+        for row in _messages_of(store, search.namespace, search.topic)
+        if row.number is not None and row.number < search.number and _is_handled(store, row)
+    ]
+    return [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit]]
+
+
 def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[SubscriptionRow]:
     found = store.tables.subscriptions.values()
     return sorted(
@@ -553,6 +562,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.FirstNumberSince: _first_number_since,
     s.ExpiredMessages: _expired_messages,
     s.SubscriptionsOfDigests: _subscriptions_of_digests,
+    s.MessagesBefore: _messages_before,
     s.SubscriptionsBehind: _subscriptions_behind,
     s.GroupsToServe: _groups_to_serve,
     s.WaitingMembers: _waiting_members,

@@ -492,6 +492,11 @@ def _of_topics(dialect: Dialect) -> _Searches:
             "ORDER BY m.expires_at, m.id LIMIT :limit",
             answer=message,
         ),
+        s.MessagesBefore: SqlSearch(
+            sql=f"{messages} AND m.number < :number AND m.number IS NOT NULL AND {is_handled} "
+            "ORDER BY m.number LIMIT :limit",
+            answer=message,
+        ),
         s.SubscriptionsOfDigests: SqlSearch(
             sql=f"{subscriptions} AND {dialect.one_of('s.digest', 'digests')} AND s.next_number IS NULL "
             "AND (s.run_id, s.channel) > (:after_run, :after_channel) ORDER BY s.run_id, s.channel LIMIT :limit",

@@ -164,6 +164,7 @@ def _topic_row(request: PublishRequest | SubscribeRequest) -> FunctionRecord:
             attributes=selection_text(request.attributes),
             checked=True,
             keep=request.keep,
+            keep_last=request.keep_last,
         )
         return TopicSend(call=request.call, site=request.site, message=message, id=request.id)
     if request.selection is None:

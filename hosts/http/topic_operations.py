@@ -21,11 +21,11 @@ from holdfast.hosts.http.principals import Scope
 from holdfast.hosts.inspection.topics import TopicInfo, topic_infos
 from holdfast.kernel.authoring.topics import MESSAGE_ID, TopicMessage
 from holdfast.kernel.commands import TopicPublish
-from holdfast.kernel.commands.topics import KEEP_DEFAULT, KEEP_MAX
+from holdfast.kernel.commands.topics import KEEP_DEFAULT, KEEP_LAST_MAX, KEEP_MAX
 from holdfast.kernel.rules.topics import check_message
 from holdfast.ports.errors import IdempotencyConflictError, InvalidArgumentError, InvalidCommandError
 from holdfast.ports.json import compact
-from holdfast.ports.validation import check, duration
+from holdfast.ports.validation import check, duration, integer
 
 _TOPICS: Final = f"{NAMESPACE}/topics"
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -54,6 +54,9 @@ class Publication:
     that is stored does nothing."""
     keep: timedelta | None = None
     """How long it is kept for later subscriptions; 7 days if omitted, at most 366."""
+    keep_last: int | None = None
+    """How many messages of the topic, up to this one, are kept for later subscriptions at most; any number if
+    omitted."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,8 +77,13 @@ def publish(call: Invocation[Nothing, Publication]) -> PublishedMessage:
     """
     body = call.body
     check("publish", MESSAGE_ID, id=body.id)
+    check("publish", integer(1, KEEP_LAST_MAX).or_none, keep_last=body.keep_last)
     message = TopicMessage(
-        call.path["topic"], compact(body.message), attributes=body.attributes, keep=_keep(body.keep)
+        call.path["topic"],
+        compact(body.message),
+        attributes=body.attributes,
+        keep=_keep(body.keep),
+        keep_last=body.keep_last,
     )
     new = message.as_new()
     check_message(new)  # before the bounds of commands, whose texts do not name a way out

@@ -499,6 +499,7 @@ class Client:
             attributes=message.attributes,
             id=id,
             keep=timedelta(microseconds=message.keep),
+            keep_last=message.keep_last,
         )
         return await self._server.call("topic.publish", PublishedMessage, {"topic": message.topic}, body=body)
 

@@ -502,6 +502,7 @@ class SyncClient:
             attributes=message.attributes,
             id=id,
             keep=timedelta(microseconds=message.keep),
+            keep_last=message.keep_last,
         )
         return self._server.call("topic.publish", PublishedMessage, {"topic": message.topic}, body=body)
 

@@ -14,7 +14,14 @@ from holdfast.kernel.authoring.channels import Inbox
 from holdfast.kernel.authoring.cloud_events import cloud_event_from
 from holdfast.kernel.authoring.options import PLACES, check_name, input_attributes
 from holdfast.kernel.commands.names import text_fault
-from holdfast.kernel.commands.topics import ID_MAX, KEEP_DEFAULT, KEEP_MAX, PAYLOAD_MAX, NewTopicMessage
+from holdfast.kernel.commands.topics import (
+    ID_MAX,
+    KEEP_DEFAULT,
+    KEEP_LAST_MAX,
+    KEEP_MAX,
+    PAYLOAD_MAX,
+    NewTopicMessage,
+)
 from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.functions.protocol import PublishRequest, SubscribeRequest
@@ -40,7 +47,7 @@ from holdfast.ports.errors import (
     UnstorableValueError,
 )
 from holdfast.ports.records.values import Micros
-from holdfast.ports.validation import AWARE, Wanted, an, check, duration
+from holdfast.ports.validation import AWARE, Wanted, an, check, duration, integer
 
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
@@ -70,6 +77,8 @@ class TopicMessage:
     """The texts by which subscriptions select it."""
     keep: Micros = attrs.field(default=KEEP_DEFAULT, kw_only=True)
     """How long it is kept for later subscriptions, in microseconds."""
+    keep_last: int | None = attrs.field(default=None, kw_only=True)
+    """How many messages of the topic, up to this one, are kept for later subscriptions at most. None: any number."""
     checked: bool = attrs.field(default=False, kw_only=True)
     """Whether it has the type of the topic. Otherwise each run checks that when it receives it."""
 
@@ -81,6 +90,7 @@ class TopicMessage:
             attributes=selection_text(self.attributes),
             checked=self.checked,
             keep=self.keep,
+            keep_last=self.keep_last,
         )
 
 
@@ -303,10 +313,12 @@ class Topic(TopicSelection[T], Generic[T]):
         keys: What messages are selected by, at most four: names of fields of a message, or places by key, such as
             `{"country": "address.country"}`.
         keep: How long messages are kept for later subscriptions, a timedelta or a number of seconds.
+        keep_last: How many messages are kept for later subscriptions at most. Subscribers, triggers and groups get all
+            messages, whatever is kept. None: any number.
 
     Raises:
         DefinitionError: The name or a key is invalid, or values of the type can't be stored.
-        InvalidArgumentError: `keys` or `keep` is invalid.
+        InvalidArgumentError: `keys`, `keep` or `keep_last` is invalid.
     """
 
     def __init__(
@@ -317,6 +329,7 @@ class Topic(TopicSelection[T], Generic[T]):
         *,
         keys: Sequence[str] | Mapping[str, str] = (),
         keep: Duration = _KEEP,
+        keep_last: int | None = None,
     ) -> None:
         check_name(name, "the name of a topic")
         if len(name) > TOPIC_MAX:
@@ -332,6 +345,8 @@ class Topic(TopicSelection[T], Generic[T]):
         self._keep = duration("Topic", "keep", keep, most=timedelta(microseconds=KEEP_MAX)) // timedelta(
             microseconds=1
         )
+        check("Topic", integer(1, KEEP_LAST_MAX).or_none, keep_last=keep_last)
+        self._keep_last = keep_last
         super().__init__(name, type, {})
         check_storable(self._form, f"topic {name!r} can't have messages of this type")
 
@@ -378,7 +393,9 @@ class Topic(TopicSelection[T], Generic[T]):
                 " Store large data elsewhere, and publish where it is",
             )
         attributes = attributes_in(text, self._keys, where, _OF_KEYS)
-        return TopicMessage(self.name, text, attributes=attributes, keep=self._keep, checked=True)
+        return TopicMessage(
+            self.name, text, attributes=attributes, keep=self._keep, keep_last=self._keep_last, checked=True
+        )
 
     def from_cloud_event(self, headers: Mapping[str, str], body: bytes | str) -> ReceivedCloudEvent:
         """Return the message of a CloudEvent that came over HTTP, in structured or binary mode.
@@ -432,6 +449,7 @@ class Topic(TopicSelection[T], Generic[T]):
             attributes=made.attributes,
             id=id,
             keep=made.keep,
+            keep_last=made.keep_last,
             site=call_site(),
         )
         await loop.submit(request)

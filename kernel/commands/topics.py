@@ -17,6 +17,8 @@ ID_MAX: Final = 256
 KEEP_DEFAULT: Final[Micros] = 7 * 86_400_000_000
 """How long a message is kept for later subscriptions, if its topic has no other setting."""
 KEEP_MAX: Final[Micros] = 366 * 86_400_000_000
+KEEP_LAST_MAX: Final = 1_000_000_000
+"""The largest number of messages that a topic can be limited to."""
 DELIVER_LIMIT: Final = 500
 """Most deliveries in one transaction."""
 
@@ -24,6 +26,11 @@ DELIVER_LIMIT: Final = 500
 def _positive(_: object, field: "attrs.Attribute[int]", value: int) -> None:
     if not 0 < value <= KEEP_MAX:
         raise InvalidCommandError(f"{field.name} is {value}; it must be from 1 to {KEEP_MAX:,} microseconds")
+
+
+def _count(_: object, field: "attrs.Attribute[int | None]", value: int | None) -> None:
+    if value is not None and not 0 < value <= KEEP_LAST_MAX:
+        raise InvalidCommandError(f"{field.name} is {value}; it must be from 1 to {KEEP_LAST_MAX:,}")
 
 
 @frozen(kw_only=True)
@@ -40,6 +47,8 @@ class NewTopicMessage:
     """Whether the publisher validated the message against the topic's type. See `ChannelMessage.checked`."""
     keep: Micros = attrs.field(default=KEEP_DEFAULT, validator=_positive)
     """How long it is kept for later subscriptions, once it was delivered."""
+    keep_last: int | None = attrs.field(default=None, validator=_count)
+    """How many messages of the topic, up to this one, are kept for later subscriptions at most. None: any number."""
 
 
 @frozen(kw_only=True)

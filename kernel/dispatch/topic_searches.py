@@ -5,8 +5,9 @@ the stored messages; it delivers new messages, hands messages to members of grou
 have expired.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final, cast
 
 import attrs
@@ -33,6 +34,7 @@ from holdfast.ports.searches import (
     FirstNumberSince,
     GroupsToServe,
     LatestRuns,
+    MessagesBefore,
     NewMessages,
     NumberedMessages,
     ReturnedMessages,
@@ -208,6 +210,8 @@ class _Step:
         if not behind and topic.after_subscription is None:
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
             expired = tuple(one.id for one in self.tx.find(search, self.now))
+            if self.topic.kept_from and len(expired) < self.limit:
+                expired += self._too_many(expired)
         return TopicRound(
             namespace=topic.namespace,
             topic=topic.name,
@@ -220,6 +224,13 @@ class _Step:
             expired=expired,
             more=more or len(expired) >= self.limit or any(self._has_more(one) for one in turns),
         )
+
+    def _too_many(self, expired: Collection[str]) -> tuple[str, ...]:
+        """Return the ids of messages that are more than the topic keeps, without those that have expired."""
+        first = min(self.topic.kept_from, self.topic.last + 1)
+        search = MessagesBefore(self.topic.namespace, self.topic.name, first, self.limit)
+        found = (one.id for one in self.tx.find(search, self.now) if one.id not in expired)
+        return tuple(islice(found, self.limit - len(expired)))
 
     def _turns(self, new: Sequence[str]) -> tuple[GroupTurn, ...]:
         """Return the turns of groups at stored messages and at those that get their numbers now."""
@@ -295,6 +306,9 @@ def _problem(topic: TopicRow) -> str | None:
     last = cast("object", topic.last)
     if not isinstance(last, int) or not 0 <= last <= NUMBER_MAX:
         return f"has the number {last!r:.100}"
+    kept_from = cast("object", topic.kept_from)
+    if not isinstance(kept_from, int):
+        return f"has {kept_from!r:.100} as the first number that is kept"
     try:
         _place(topic)
     except PARSE_ERRORS:

@@ -125,6 +125,8 @@ class PublishRequest:
     """The id of the message, if the author chose one."""
     keep: Micros
     """How long it is kept for later subscriptions."""
+    keep_last: int | None = None
+    """How many messages of the topic, up to this one, are kept for later subscriptions at most. None: any number."""
     site: str = ""
 
     @property

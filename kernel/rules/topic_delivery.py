@@ -62,6 +62,7 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
         topic,
         last=topic.last + found.finished,
         after_subscription=None if found.after is None else canonical(found.after),
+        kept_from=max([topic.kept_from, *(_first_kept(one) for one in numbered.values())]),
     )
     changes: list[Change] = [Insert(topic) if known is None else Update(topic)] if topic != known else []
     changes += (
@@ -92,6 +93,12 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
         follow_up=merge(*follow_ups),
     )
     return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _first_kept(message: TopicMessageRow) -> int:
+    """Return the number of the first message that a topic keeps after this one."""
+    number, most = message.number, message.keep_last
+    return 0 if number is None or most is None else number - most + 1
 
 
 def _numbered(state: State, found: TopicRound, topic: TopicRow) -> dict[str, TopicMessageRow]:

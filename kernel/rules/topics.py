@@ -227,6 +227,7 @@ def _stored(message: NewTopicMessage, name: MessageName, at: Micros) -> TopicMes
         attributes=message.attributes,
         checked=int(message.checked),
         expires_at=at + message.keep,
+        keep_last=message.keep_last,
     )
 
 

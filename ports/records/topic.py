@@ -54,12 +54,14 @@ class TopicRow:
         last: The number of the last message that was delivered to all of its subscribers.
         after_subscription: While message `last + 1` is being delivered: the last subscription that has it, as JSON text
             of a run id and a channel. None otherwise.
+        kept_from: The number of the first message that is kept: those before it may be deleted, as if they had expired.
     """
 
     namespace: str
     name: str
     last: int = 0
     after_subscription: str | None = None
+    kept_from: int = 0
 
     @property
     def topic_name(self) -> TopicName:
@@ -94,6 +96,8 @@ class TopicMessageRow:
     """The number of the row that records it in the history of that run; 0 if no run did."""
     expires_at: Micros
     """When it may be deleted, if it was delivered."""
+    keep_last: int | None = None
+    """How many messages of the topic, up to this one, are kept for later subscriptions at most. None: any number."""
 
     @property
     def message_name(self) -> MessageName:

@@ -254,7 +254,8 @@ def _deleted(tables: Tables, key: MessageName, now: Micros) -> Iterator[str]:
     """Yield why a message must not be deleted."""
     message = tables.topic_messages[key]
     topic = tables.topics.get(TopicName(key.namespace, key.topic))
-    if message.expires_at > now:
+    is_beyond = topic is not None and (message.number or 0) < topic.kept_from
+    if message.expires_at > now and not is_beyond:
         yield f"message {key.id} was deleted at {now}, but expires at {message.expires_at}"
     if message.number is None or topic is None or message.number > topic.last:
         yield f"message {key.id} was deleted, but was not delivered"

@@ -10,7 +10,6 @@ def _mutant(name: str, breaks: str, caught_by: tuple[str, ...], *edits: Edit) ->
 
 
 DELIVERY: Final = "kernel/rules/topic_delivery.py"
-SEARCHES: Final = "kernel/dispatch/topic_searches.py"
 SUBSCRIPTIONS: Final = "kernel/runs/subscriptions.py"
 MAILBOXES: Final = "ports/mailboxes.py"
 FORKS: Final = "kernel/runs/forks.py"
@@ -84,16 +83,6 @@ GROUPS: Final = (
             DELIVERY,
             "    changes += (Delete(SUBSCRIPTIONS, member) for member, _ in deliveries)\n",
             "",
-        ),
-    ),
-    _mutant(
-        "members-of-a-group-that-waits-are-not-served",
-        "A member that begins to wait when there are messages gets one with the next message only.",
-        ("L1", "L2", "X9"),
-        Edit(
-            SEARCHES,
-            "self.tx.find(GroupsToServe(topic.namespace, topic.name, last, GROUPS_MAX))",
-            "self.tx.find(GroupsToServe(topic.namespace, topic.name, last, GROUPS_MAX)) if new else ()",
         ),
     ),
     _mutant(

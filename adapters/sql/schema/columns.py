@@ -348,6 +348,7 @@ _MAPS: Final = (
             "name": "name",
             "last": "last",
             "after_subscription": "after_subscription",
+            "kept_from": "kept_from",
         },
     ),
     ColumnMap(
@@ -365,6 +366,7 @@ _MAPS: Final = (
             "sender": "sender",
             "sender_row": "sender_row",
             "expires_at": "expires_at",
+            "keep_last": "keep_last",
         },
     ),
     ColumnMap(

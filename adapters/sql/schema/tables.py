@@ -713,6 +713,7 @@ topics: Final = Table(
     _key("name"),
     _number("last"),
     _text("after_subscription", nullable=True),
+    _number("kept_from"),
 )
 """One row for each topic that had something to deliver, locked by each delivery: how far it got."""
 
@@ -730,6 +731,7 @@ topic_messages: Final = Table(
     _name("sender", nullable=True),
     _number("sender_row"),
     _number("expires_at"),
+    _number("keep_last", nullable=True),
 )
 _index(
     "holdfast_topic_messages_number",

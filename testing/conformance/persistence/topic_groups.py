@@ -19,6 +19,7 @@ from holdfast.ports.records.topic import (
 from holdfast.ports.searches import (
     ExpiredMessages,
     GroupsToServe,
+    MessagesBefore,
     ReturnedMessages,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
@@ -212,5 +213,8 @@ class TopicGroups(PersistenceCase):
         put(store, Delete(GROUPS, GROUP.group_name))
         put(store, Insert(idle))
         assert expired() == [2, 3, 4]
+        before = found(store, MessagesBefore(NAMESPACE, "orders", 4, 9))
+        assert [one.number for one in before] == [2, 3]
+        assert len(found(store, MessagesBefore(NAMESPACE, "orders", 9, 2))) == 2
         put(store, Insert(MEMBER))
         assert expired() == [2]

@@ -63,9 +63,15 @@ FULL_MESSAGE: Final = TopicMessageRow(
     sender="run-7",
     sender_row=12,
     expires_at=NOW + 7,
+    keep_last=1_000,
 )
 FULL_SUBSCRIPTION: Final = evolve(
-    SUBSCRIPTION, selection='{"country":"nz"}', digest="0f" * 16, next_number=17
+    SUBSCRIPTION,
+    selection='{"country":"nz"}',
+    digest="0f" * 16,
+    next_number=17,
+    group_key="packers",
+    waits_since=NOW - 3,
 )
 
 

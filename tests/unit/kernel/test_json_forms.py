@@ -111,7 +111,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             '{"actor":null,"id":"m","idempotency_key":null,"message":{"attributes":"{\\"k\\":\\"v\\"}","checked":true,'
-            '"keep":9,"payload":"1","topic":"t"},"namespace":"default","type":"topic.publish"}'
+            '"keep":9,"keep_last":null,"payload":"1","topic":"t"},"namespace":"default","type":"topic.publish"}'
         ),
     ),
     (

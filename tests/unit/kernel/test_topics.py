@@ -25,6 +25,7 @@ from holdfast.kernel.commands import (
     TopicUnsubscribe,
 )
 from holdfast.kernel.commands.outcomes import ChannelMessage
+from holdfast.kernel.commands.topics import KEEP_LAST_MAX
 from holdfast.kernel.history import events
 from holdfast.kernel.topics.selections import (
     KEYS_MAX,
@@ -331,6 +332,30 @@ def test_expired_messages_are_deleted_once_they_were_delivered(world: World) -> 
     deliver(world)  # it was kept until now
     deliver(world)
     assert [one.id for one in world.tables().topic_messages] == ["long"]
+
+
+def test_a_topic_keeps_the_last_messages_only(world: World) -> None:
+    """Those that are subscribed get them all, and those that subscribe later the ones that are kept."""
+    subscriber(world, "first")
+    for text in "abcde":
+        new = attrs.evolve(message(text), keep_last=2)
+        world.do(TopicPublish(message=new, id=text))
+    deliver(world)
+    deliver(world)
+    assert [name.id for name in world.tables().topic_messages] == ["d", "e"]
+    assert [text for text, _ in received(world, "first")] == list("abcde")
+    subscriber(world, "late", since=0)
+    deliver(world)
+    assert [text for text, _ in received(world, "late")] == ["d", "e"]
+    publish(world, "f")  # of a program with an older setting: it changes nothing
+    deliver(world)
+    assert [name.id for name in world.tables().topic_messages] == ["d", "e", "f"]
+
+
+@pytest.mark.parametrize("most", [0, -1, KEEP_LAST_MAX + 1])
+def test_how_many_messages_are_kept_has_bounds(most: int) -> None:
+    with pytest.raises(InvalidCommandError, match="keep_last"):
+        attrs.evolve(message("x"), keep_last=most)
 
 
 def test_a_message_does_not_expire_for_a_subscription_that_begins_during_a_delivery(world: World) -> None:

@@ -218,9 +218,9 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ),
         (
             "holdfast_topic_messages",
-            "at attributes checked expires_at id namespace number payload sender sender_row topic",
+            "at attributes checked expires_at id keep_last namespace number payload sender sender_row topic",
         ),
-        ("holdfast_topics", "after_subscription last name namespace"),
+        ("holdfast_topics", "after_subscription kept_from last name namespace"),
         ("holdfast_topic_groups", "group_key name namespace next_number selection since topic used_at"),
         ("holdfast_returned_messages", "group_key namespace number topic"),
         (

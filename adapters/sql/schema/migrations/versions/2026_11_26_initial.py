@@ -718,6 +718,7 @@ def create_topics() -> None:
         key("name"),
         number("last"),
         words("after_subscription", nullable=True),
+        number("kept_from"),
         sa.PrimaryKeyConstraint("namespace", "name"),
     )
 
@@ -736,6 +737,7 @@ def create_topic_messages() -> None:
         key("sender", nullable=True),
         number("sender_row"),
         number("expires_at"),
+        number("keep_last", nullable=True),
         sa.PrimaryKeyConstraint("namespace", "topic", "id"),
     )
     of_topic = ["namespace", "topic"]
