@@ -270,7 +270,8 @@ class _Step:
 
     def _has_more(self, turn: GroupTurn) -> bool:
         """Whether the group may have more members that wait, or more messages."""
-        return len(turn.members) >= MEMBERS_MAX or turn.end <= self.topic.last
+        is_full = len(turn.messages) >= len(turn.members) >= MEMBERS_MAX
+        return is_full or turn.end <= self.topic.last
 
     def _first_number(self, since: Micros) -> int:
         topic = self.topic

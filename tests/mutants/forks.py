@@ -24,8 +24,8 @@ FORKS: Final = (
         edits=(
             Edit(
                 "kernel/runs/forks.py",
-                "case events.SignalReceived.type:\n                yield row\n",
-                "case events.SignalReceived.type:\n                pass\n",
+                "case events.SignalReceived.type if row.number not in returned:\n                yield row\n",
+                "case events.SignalReceived.type if row.number not in returned:\n                pass\n",
             ),
         ),
     ),

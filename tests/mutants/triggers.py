@@ -79,8 +79,8 @@ TRIGGERS: Final = (
         ("X6",),
         Edit(
             "adapters/memory/searches.py",
-            'has to handle a message any more."""\n    return not any(\n',
-            'has to handle a message any more."""\n    return True or not any(\n',
+            "return not (is_for_trigger or is_for_group or has_returned)",
+            "return not (is_for_group or has_returned)",
         ),
     ),
 )

@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
     TriggerPut,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
-from holdfast.kernel.topics.selections import channel_of, selection_text
+from holdfast.kernel.topics.selections import channel_of, group_channel_of, selection_text
 from holdfast.ports.changes import Insert
 from holdfast.ports.errors import CommandError
 from holdfast.ports.records.topic import SubscriptionRow
@@ -52,6 +52,23 @@ class Host:
 
     def subscribe(self, name: str, **selected: str) -> None:
         """Start a function and subscribe it."""
+        self._record(
+            name,
+            TopicSubscribe(
+                call="1",
+                topic="orders",
+                channel=channel_of("orders", selected),
+                selection=selection_text(selected),
+            ),
+        )
+        self.deliver()
+
+    def wait_in_group(self, name: str) -> None:
+        """Start a function that waits for the next message of a group."""
+        channel = group_channel_of("orders", "packers", "1")
+        self._record(name, TopicSubscribe(call="1", topic="orders", channel=channel, group="packers"))
+
+    def _record(self, name: str, record: TopicSubscribe) -> None:
         dispatch, namespace = self.kernel.dispatch, self.namespace
         dispatch(RunCreate(namespace=namespace, workflow="f", input=Payload(inline="1"), id=name, queue=name))
         session = dispatch(SessionOpen(namespace=namespace, host="here", lease=60_000_000)).session
@@ -59,16 +76,9 @@ class Host:
         (attempt,) = dispatch(
             JobClaim(namespace=namespace, session=session, queue_claims=(claim,), limit=1)
         ).attempts
-        record = TopicSubscribe(
-            call="1",
-            topic="orders",
-            channel=channel_of("orders", selected),
-            selection=selection_text(selected),
-        )
         dispatch(
             JobRecord(namespace=namespace, job=attempt.job, epoch=attempt.epoch, seen=1, records=(record,))
         )
-        self.deliver()
 
     def started(self, *numbers: int) -> Statements:
         """Start runs by a trigger, or without it for a number below 1; return what was sent."""
@@ -150,9 +160,24 @@ def test_waits_for_other_messages_cost_a_delivery_nothing(host: Host, many: int)
     host.deliver()
     host.publish()
     sent = host.deliver()
-    # Reads: the topic, subscriptions behind, new messages, subscribers, expired messages, the run (twice), its
-    # subscriptions, its job. Writes: the topic, the message, the run, its history.
-    assert (sent.commits, sent.queries) == (1, 13)
+    # Reads: the topic, subscriptions behind, new messages, subscribers, groups with members, expired messages, the run
+    # (twice), its subscriptions, its job. Writes: the topic, the message, the run, its history.
+    assert (sent.commits, sent.queries) == (1, 14)
+
+
+@pytest.mark.parametrize("many", [FEW, MANY])
+def test_members_that_wait_cost_a_message_of_their_group_nothing(host: Host, many: int) -> None:
+    """One of them is handed it, however many wait."""
+    for number in range(many):
+        host.wait_in_group(f"member-{number}")
+    host.publish()
+    host.deliver()
+    host.publish()
+    sent = host.deliver()
+    # Beside the reads and writes of a delivery to one run: the members, messages that went back, the stored messages
+    # from where the group is; the group, and the wait that ends.
+    assert sent.commits == 1
+    assert sent.queries == 18
 
 
 def test_a_trigger_costs_a_message_a_lock_and_an_update_beside_its_run(host: Host) -> None:
