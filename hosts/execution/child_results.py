@@ -1,4 +1,7 @@
-"""Delivers the end of a run: its result to the parent run, and the close policy to its child runs."""
+"""Delivers the end of a run: its result to the parent run, and the close policy to its child runs.
+
+Also delivers the answer to an update that another run has sent, to that run.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -8,13 +11,23 @@ from attrs import evolve
 
 from holdfast.hosts.wiring.input_loader import InputLoader, Values
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
-from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate, follow_up_of
+from holdfast.kernel.commands import (
+    Failure,
+    RunCancel,
+    RunDeliver,
+    RunTerminate,
+    UpdateDeliver,
+    follow_up_of,
+)
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.history import events
+from holdfast.kernel.runs.reply_deliveries import ReplyDelivery, reply_delivery_of
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
+from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries, RunsByKey
 from holdfast.ports.records.job import Job, JobKey, job_key
-from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
+from holdfast.ports.records.run import ClosePolicy, Run, RunStatus, end_of
 from holdfast.ports.references import leaves, located, reference_from
 
 AT_ONCE: Final = 100
@@ -26,11 +39,18 @@ _log = logging.getLogger("holdfast.endings")
 
 
 class RunEndDelivery:
-    """Delivers the ends of runs. Any host may do so at any time: an end is delivered once."""
+    """Delivers the ends of runs and replies to updates. Any host may do so at any time: each is delivered once."""
 
     def __init__(self, inputs: InputLoader, payloads: Payloads) -> None:
         self._inputs = inputs
         self._payloads = payloads
+
+    def try_to_deliver_all(self, kernel: Kernel) -> None:
+        """Deliver all pending ends. A failure is logged only: maintenance does the same."""
+        try:
+            self.deliver_all(kernel)
+        except HoldfastError as error:
+            _log.warning("maintenance must deliver the results of runs: %s", error)
 
     def deliver_all(self, kernel: Kernel) -> int:
         """Deliver all pending ends that can be delivered now. Return how many were."""
@@ -55,8 +75,10 @@ class RunEndDelivery:
             run.key: run
             for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in pending}))))
         }
-        commands: list[RunDeliver] = []
-        ends = [(job, runs[job.run], _parent(job)) for job in pending if job.run in runs]
+        commands: list[RunDeliver | UpdateDeliver] = []
+        known = [(job, runs[job.run], reply_delivery_of(job)) for job in pending if job.run in runs]
+        ends = [(job, run, _parent(job)) for job, run, reply in known if reply is None]
+        replies = [(job, run, reply) for job, run, reply in known if reply is not None]
         values = self._inputs.values(
             tuple(
                 dict.fromkeys(
@@ -76,6 +98,11 @@ class RunEndDelivery:
                 commands.append(self._end(job, run, parent, values))
             except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this end
                 _log.error("what run %s can't be delivered yet: %s", run.id, error)
+        for job, run, reply in replies:
+            try:
+                commands.append(self._reply(kernel, job, run, reply))
+            except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this reply
+                _log.error("the reply to an update of run %s can't be delivered yet: %s", run.id, error)
         delivered: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
         for namespace in sorted({command.namespace for command in commands}):
@@ -102,6 +129,36 @@ class RunEndDelivery:
             return evolve(deliver, failure=Failure(code=error.code, message=message, retryable=False))
         place = BlobOwner(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
         return evolve(deliver, output=self._payloads.put(text, place))
+
+    def _reply(self, kernel: Kernel, job: Job, run: Run, reply: ReplyDelivery) -> UpdateDeliver:
+        """Return the command that delivers the answer to an update, with its result copied into a value of the sender.
+
+        A result whose blob is lost is delivered as a reply that is lost.
+        """
+        lost = UpdateDeliver(
+            namespace=job.namespace,
+            job=job.key.text,
+            run_id=reply.address.sender,
+            outcome="lost",
+            message=_end_text(run),
+        )
+        if reply.row is None:
+            return lost
+        (row,) = kernel.persistence.read(HistoryOf(run.key, reply.row - 1, 1))
+        match events.event_of(row):
+            case events.UpdateFailed(error=error):
+                return evolve(lost, outcome="failed", error=error, message=None)
+            case events.UpdateRejected(error=error):
+                return evolve(lost, outcome="rejected", error=error, message=None)
+            case _:
+                pass
+        try:
+            text = "null" if row.payload is None else self._payloads.get(row.payload)
+        except (BlobMissingError, BlobCorruptError) as error:
+            return evolve(lost, message=f"it was carried out, and its result is lost: {error}")
+        sender = reply.address.key.partition("/")[0]
+        place = BlobOwner(namespace=run.namespace, run=sender, stage="replies", epoch=0)
+        return evolve(lost, outcome="completed", output=self._payloads.put(text, place), message=None)
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
         """Apply the close policy to the active children of ended runs. Return False if that is not possible now."""
@@ -135,3 +192,10 @@ def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate
 
 def _parent(job: Job) -> str | None:
     return cast("str | None", parse(job.input))
+
+
+def _end_text(run: Run) -> str:
+    """Return why an update without an answer has no reply."""
+    if run.is_continued:
+        return f"the run has continued as generation {run.generation + 1}"
+    return f"the run {end_of(run.status)}"

@@ -172,7 +172,7 @@ def retry_run(
     if retry_at is None:
         return None
     ended = RunDraft(evolve(run, parent=None), now)
-    ended.keep_mailbox(evolve(ended.mailbox, subscribed=()))  # the next attempt has them
+    ended.keep_mailbox(evolve(ended.mailbox, subscribed=(), updates={}))  # the next attempt has them
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     fork = plan_fork(run, history, {}, row=1)
     starts_at = retry_at if retry_at > now else None
@@ -270,6 +270,8 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             starts=kept_starts,
             closed=fork.closed_channels,
             subscribed=tuple(sorted({*stay, *(one.channel for one in fork.subscriptions)})),
+            updates=fork.updates,
+            sent={} if before.status in TERMINAL else {call: one.key for call, one in fork.sent.items()},
         )
     )
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
@@ -280,7 +282,12 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
                 known[start] = append_start(draft, history[start - 1])
             append_again(draft, row, start=None if start is None else known[start])
             continue
-        draft.append(_again(row), node=row.node, payload=row.payload)
+        event = _again(row)
+        number = draft.append(event, node=row.node, payload=row.payload)
+        if isinstance(event, events.UpdateReceived) and event.address is not None:
+            draft.keep_mailbox(draft.mailbox.with_update(number, event.address))
+    if before.status in TERMINAL:
+        _lose_replies(draft, fork, state.plan_of(run).function)
     # Of an ended run, it has the messages that were delivered before, and gets those that are published from now on.
     changes: tuple[Change, ...] = tuple(
         Insert(subscription_of(run, one, run.created_at + 1))
@@ -294,6 +301,18 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     return changes
 
 
+def _lose_replies(draft: RunDraft, fork: Fork, node: str | None) -> None:
+    """Append that kept updates of an ended run have no reply: replies that arrived after its end were dropped."""
+    for call, sent in fork.sent.items():
+        lost = events.UpdateReplied(
+            call=call,
+            run=sent.run,
+            outcome="lost",
+            message="the run that sent it ended before the reply arrived, and was run again",
+        )
+        draft.append(lost, node=node)
+
+
 def _again(row: HistoryRow) -> events.HistoryEvent:
     """Return the event of a redelivered row with the number that it had."""
     match events.event_of(row):
@@ -302,6 +321,7 @@ def _again(row: HistoryRow) -> events.HistoryEvent:
             | events.FunctionBegan()
             | events.ClockRead()
             | events.PatchMarked()
+            | events.UpdateReplied()
             | events.ChildCompleted()
             | events.ChildFailed()
         ) as event:
@@ -372,7 +392,7 @@ def _ended(
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
     if begins.fork is not None:
-        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))  # the new generation has them
+        draft.keep_mailbox(evolve(draft.mailbox, subscribed=(), updates={}))  # the new generation has them
     draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
     message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""

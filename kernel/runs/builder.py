@@ -10,6 +10,7 @@ from holdfast.kernel.history.events import HistoryEvent, SignalReceived, UserEve
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
 from holdfast.kernel.runs.gathered_starts import after_gathering
+from holdfast.kernel.runs.reply_deliveries import ReplyDelivery
 from holdfast.kernel.runs.subscriptions import without_subscriptions
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
 from holdfast.ports.changes import (
@@ -23,7 +24,7 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import canonical
-from holdfast.ports.mailboxes import Mailbox, mailbox_from
+from holdfast.ports.mailboxes import Mailbox, ReplyAddress, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, cancelling, rank_of, step_definition
 from holdfast.ports.records.run import HELD, TERMINAL, Run, RunStatus
@@ -414,6 +415,7 @@ class RunDraft:
         self._status = RUN_TRANSITIONS.check(self._status, status)
         self._mailbox, unsubscribed = without_subscriptions(self._before, self._mailbox)
         self._changes += unsubscribed
+        self._end_updates()
         if self._open_jobs:
             for node, attempts in cancels.items():
                 self._changes.append(CancelExternalWork(self._before.key, node, attempts))
@@ -459,8 +461,20 @@ class RunDraft:
         """Open the delivery that closes child runs for which no job of the run waits any more."""
         self._add_delivery_job("null")
 
+    def add_reply_delivery(self, address: ReplyAddress, row: int | None) -> None:
+        """Open the delivery of the reply to an update, which is in this row; None: the run ends without one."""
+        self._add_delivery_job(ReplyDelivery(address, row).to_text())
+
+    def _end_updates(self) -> None:
+        """Deliver to other runs that their updates get no answer, and forget the updates that this run has sent."""
+        mailbox = self.mailbox
+        if mailbox.updates or mailbox.sent:
+            for address in mailbox.updates.values():
+                self.add_reply_delivery(address, None)
+            self.keep_mailbox(evolve(mailbox, updates={}, sent={}))
+
     def _add_delivery_job(self, recipient: str) -> None:
-        """Open a delivery to a parent job, given by its id as JSON text, or to all child runs, given by "null"."""
+        """Open a delivery to a parent job, by its id as JSON text, to all child runs, by "null", or of a reply."""
         run = self._before
         self._last_job += 1
         self._has_deliveries = True
