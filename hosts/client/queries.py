@@ -224,17 +224,17 @@ class UpdateReplyReader:
     def _answer_in(self, row: HistoryRow) -> Payload | None:
         if row.type not in events.UPDATE_ANSWERS:
             return None
-        ours = call_of_update(self._stored.number)
+        ours, run, update = call_of_update(self._stored.number), self._stored.run_id, self._stored.update
         match events.event_of(row):
             case events.UpdateCompleted(call=call) if call == ours:
                 return row.payload
             case events.UpdateRejected(call=call, error=error) if call == ours:
-                is_rejected = True
+                raise_update_error(run, update, error.raised, is_rejected=True)
             case events.UpdateFailed(call=call, error=error) if call == ours:
-                is_rejected = False
+                raise_update_error(run, update, error.raised, is_rejected=False)
             case _:
-                return None
-        raise_update_error(self._stored.run_id, self._stored.update, error.raised, is_rejected=is_rejected)
+                pass
+        return None
 
 
 def _repeats(row: HistoryRow, number: int) -> bool:

@@ -415,7 +415,6 @@ class RunDraft:
         self._status = RUN_TRANSITIONS.check(self._status, status)
         self._mailbox, unsubscribed = without_subscriptions(self._before, self._mailbox)
         self._changes += unsubscribed
-        self._end_updates()
         if self._open_jobs:
             for node, attempts in cancels.items():
                 self._changes.append(CancelExternalWork(self._before.key, node, attempts))
@@ -426,6 +425,7 @@ class RunDraft:
         self.add_parent_delivery()
         if self._children:
             self._add_delivery_job("null")
+        self._end_updates()
         self._result = result
         self._error = canonical(error) if error else None
         self._ended_at = self._changed_at

@@ -1,4 +1,4 @@
-"""Deliveries of replies to updates that other runs have sent: what a job of the kind `deliver` says about one."""
+"""Deliveries of replies to updates that other runs have sent, each by a job of the kind `deliver`."""
 
 from typing import Any, Final, cast
 

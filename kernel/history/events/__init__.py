@@ -53,7 +53,6 @@ from holdfast.kernel.history.events.message_events import (
     UpdateReceived,
     UpdateRejected,
     UpdateReplied,
-    UpdateResult,
     UpdateSent,
     ValuePublished,
 )
@@ -281,7 +280,6 @@ __all__ = [
     "UpdateReceived",
     "UpdateRejected",
     "UpdateReplied",
-    "UpdateResult",
     "UpdateSent",
     "UserEvent",
     "ValuePublished",

@@ -1,7 +1,7 @@
 """Events of messages to and from a durable function, and of what it publishes: signals, updates, channels, values."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar
 
 import attrs
 from typing_extensions import override
@@ -17,9 +17,6 @@ from holdfast.kernel.history.events.event import (
 )
 from holdfast.ports.mailboxes import ReplyAddress
 from holdfast.ports.structs import frozen
-
-UpdateResult: TypeAlias = Literal["completed", "failed", "rejected", "lost"]
-"""What came of an update that a run has sent."""
 
 
 @frozen(kw_only=True)
@@ -224,9 +221,8 @@ class UpdateReplied(HistoryEvent):
     """The call that sent the update."""
     run: str
     """The id of the run."""
-    outcome: UpdateResult
-    """`completed`, `failed`, `rejected`; or `lost`: the run ended before the update was complete, or its result can't be
-    read."""
+    outcome: str
+    """`completed`, `failed`, `rejected`; or `lost`: the run ended before that, or the result can't be read."""
     error: RecordedError | None = None
     """The error that it raised, or why it was rejected; None if it is completed or lost."""
     message: str | None = None

@@ -36,9 +36,11 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionReap,
     StageSuspended,
+    UpdateDeliver,
 )
 from holdfast.kernel.dispatch.decision_records import Recording, recording_decisions
 from holdfast.kernel.dispatch.kernel import Executor, Kernel, decide_plainly
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import (
     CancelPlan,
@@ -52,6 +54,7 @@ from holdfast.kernel.pipelines.plan import (
     RetryPolicy,
     StagePlan,
 )
+from holdfast.kernel.runs.reply_deliveries import ReplyDelivery, reply_delivery_of
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
@@ -346,11 +349,28 @@ class World:
         while owed := self.store.read(PendingDeliveries()):
             for job in owed:
                 run = self.tables().runs[job.run]
+                reply = reply_delivery_of(job)
+                if reply is not None:
+                    delivered.append(self.do(self._delivered_reply(job, run, reply)))
+                    continue
                 parent = cast("str | None", parse(job.input))
                 gave = parent is not None and run.result is not None
                 output = payload(self.value(run.key, run.result or "")) if gave else None
                 delivered.append(self.do(RunDeliver(job=job.key.text, parent=parent, output=output)))
         return delivered
+
+    def _delivered_reply(self, job: Job, run: Run, reply: ReplyDelivery) -> UpdateDeliver:
+        lost = UpdateDeliver(
+            job=job.key.text, run_id=reply.address.sender, outcome="lost", message=f"it {run.status}"
+        )
+        if reply.row is None:
+            return lost
+        row = next(row for row in self.tables().history[run.key] if row.number == reply.row)
+        if row.type == events.UpdateCompleted.type:
+            return attrs.evolve(lost, outcome="completed", output=row.payload, message=None)
+        return attrs.evolve(
+            lost, outcome="failed", error=events.UpdateFailed.from_row(row).error, message=None
+        )
 
     def fail(self, attempt: Attempt, *, retryable: bool = True, code: str = "oops") -> JobSettled:
         return self.settle(attempt, failed(retryable=retryable, code=code))
