@@ -32,7 +32,8 @@ def main() -> None:
 def _name(recording: Recording) -> str:
     """Return `job.settle-failed-fenced`, `job.settle-completed-next` and the like."""
     command, reply = json.loads(recording.command), json.loads(recording.decision)["reply"]
-    outcome: str = command.get("outcome", {}).get("kind", "")
+    settled = command.get("outcome")
+    outcome: str = settled["kind"] if isinstance(settled, dict) else ""
     fenced = "fenced" if reply.get("status") == "fenced" else ""
     taken = "next" if reply.get("next") else ""
     limited = "limited" if json.loads(recording.state).get("quotas") else ""
