@@ -20,14 +20,12 @@ from holdfast.kernel.commands import (
     follow_up_of,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
-from holdfast.kernel.history import events
 from holdfast.kernel.runs.reply_deliveries import ReplyDelivery, reply_delivery_of
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries, RunsByKey
 from holdfast.ports.records.job import Job, JobKey, job_key
-from holdfast.ports.records.run import ClosePolicy, Run, RunStatus, end_of
+from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
 from holdfast.ports.references import leaves, located, reference_from
 
 AT_ONCE: Final = 100
@@ -82,10 +80,15 @@ class RunEndDelivery:
         values = self._inputs.values(
             tuple(
                 dict.fromkeys(
-                    located(run.key, leaf)
-                    for _, run, parent in ends
-                    if parent is not None and run.result is not None
-                    for leaf in leaves(reference_from(run.result))
+                    [
+                        *(
+                            located(run.key, leaf)
+                            for _, run, parent in ends
+                            if parent is not None and run.result is not None
+                            for leaf in leaves(reference_from(run.result))
+                        ),
+                        *(located(run.key, reply.row) for _, run, reply in replies if reply.row is not None),
+                    ]
                 )
             )
         )
@@ -100,7 +103,7 @@ class RunEndDelivery:
                 _log.error("what run %s can't be delivered yet: %s", run.id, error)
         for job, run, reply in replies:
             try:
-                commands.append(self._reply(kernel, job, run, reply))
+                commands.append(self._reply(job, run, reply, values))
             except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this reply
                 _log.error("the reply to an update of run %s can't be delivered yet: %s", run.id, error)
         delivered: set[JobKey] = set()
@@ -130,35 +133,21 @@ class RunEndDelivery:
         place = BlobOwner(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
         return evolve(deliver, output=self._payloads.put(text, place))
 
-    def _reply(self, kernel: Kernel, job: Job, run: Run, reply: ReplyDelivery) -> UpdateDeliver:
-        """Return the command that delivers the answer to an update, with its result copied into a value of the sender.
+    def _reply(self, job: Job, run: Run, reply: ReplyDelivery, values: Values) -> UpdateDeliver:
+        """Return the command that delivers the reply to an update, with its result copied into a value of the sender.
 
-        A result whose blob is lost is delivered as a reply that is lost.
+        A result whose blob is lost is delivered as a failure.
         """
-        lost = UpdateDeliver(
-            namespace=job.namespace,
-            job=job.key.text,
-            run_id=reply.address.sender,
-            outcome="lost",
-            message=_end_text(run),
-        )
+        deliver = UpdateDeliver(namespace=job.namespace, job=job.key.text, run_id=reply.address.sender)
         if reply.row is None:
-            return lost
-        (row,) = kernel.persistence.read(HistoryOf(run.key, reply.row - 1, 1))
-        match events.event_of(row):
-            case events.UpdateFailed(error=error):
-                return evolve(lost, outcome="failed", error=error, message=None)
-            case events.UpdateRejected(error=error):
-                return evolve(lost, outcome="rejected", error=error, message=None)
-            case _:
-                pass
+            return deliver
         try:
-            text = "null" if row.payload is None else self._payloads.get(row.payload)
+            text = self._inputs.compose(run.key, reply.row, values)
         except (BlobMissingError, BlobCorruptError) as error:
-            return evolve(lost, message=f"it was carried out, and its result is lost: {error}")
+            return evolve(deliver, failure=Failure(code=error.code, message=str(error), retryable=False))
         sender = reply.address.key.partition("/")[0]
         place = BlobOwner(namespace=run.namespace, run=sender, stage="replies", epoch=0)
-        return evolve(lost, outcome="completed", output=self._payloads.put(text, place), message=None)
+        return evolve(deliver, output=self._payloads.put(text, place))
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
         """Apply the close policy to the active children of ended runs. Return False if that is not possible now."""
@@ -192,10 +181,3 @@ def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate
 
 def _parent(job: Job) -> str | None:
     return cast("str | None", parse(job.input))
-
-
-def _end_text(run: Run) -> str:
-    """Return why an update without an answer has no reply."""
-    if run.is_continued:
-        return f"the run has continued as generation {run.generation + 1}"
-    return f"the run {end_of(run.status)}"

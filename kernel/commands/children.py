@@ -1,16 +1,12 @@
 """."""
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.outcomes import Failure
-from holdfast.kernel.history.events import RecordedError
 from holdfast.ports.records.values import Payload
 from holdfast.ports.structs import frozen
-
-UpdateOutcome: TypeAlias = Literal["completed", "failed", "rejected", "lost"]
-"""The outcome of an update that a run has sent; `lost`: it has no answer, or its result can't be read."""
 
 
 @frozen(kw_only=True)
@@ -53,10 +49,7 @@ class UpdateDeliver(Command[RunDelivered]):
     """Id of the delivery job of the run that got the update."""
     run_id: str
     """Id of the run that sent the update."""
-    outcome: UpdateOutcome
     output: Payload | None = None
     """Result of the update, if it is completed."""
-    error: RecordedError | None = None
-    """What the update raised, or why it was rejected."""
-    message: str | None = None
-    """Of a lost update, why it has no answer."""
+    failure: Failure | None = None
+    """Why the result cannot be read, a missing blob for example. The reply is then lost."""

@@ -48,8 +48,7 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
         case UpdateDeliver(output=output) if output is not None:
-            why = f"the store refuses its result: {failure.message}"
-            return attrs.evolve(command, outcome="lost", output=None, message=why)
+            return attrs.evolve(command, output=None, failure=failure)
         case _:
             return None
 

@@ -172,7 +172,8 @@ def retry_run(
     if retry_at is None:
         return None
     ended = RunDraft(evolve(run, parent=None), now)
-    ended.keep_mailbox(evolve(ended.mailbox, subscribed=(), updates={}))  # the next attempt has them
+    ended.keep_mailbox(evolve(ended.mailbox, subscribed=()))  # the next attempt has them
+    ended.keep_mailbox(evolve(ended.mailbox, updates={}))  # and answers them
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     fork = plan_fork(run, history, {}, row=1)
     starts_at = retry_at if retry_at > now else None
@@ -392,7 +393,8 @@ def _ended(
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
     if begins.fork is not None:
-        draft.keep_mailbox(evolve(draft.mailbox, subscribed=(), updates={}))  # the new generation has them
+        draft.keep_mailbox(evolve(draft.mailbox, subscribed=()))  # the new generation has them
+        draft.keep_mailbox(evolve(draft.mailbox, updates={}))  # and answers them
     draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
     message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""

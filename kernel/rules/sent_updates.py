@@ -12,14 +12,14 @@ from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.rules.updates import check_update_name, receive_update
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.runs.reply_deliveries import UPDATE_CALL, reply_delivery_of
+from holdfast.kernel.runs.reply_deliveries import UPDATE_CALL, reply_delivery_of, reply_of
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Delete
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
 from holdfast.ports.mailboxes import ReplyAddress
 from holdfast.ports.records.job import Job, JobState
-from holdfast.ports.records.run import TERMINAL, Run, RunName
+from holdfast.ports.records.run import TERMINAL, Run, RunName, end_of
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import JOBS
@@ -62,7 +62,7 @@ def send_update(
 def open_replies(draft: RunDraft) -> None:
     """Open a delivery for each update of another run that the rows of a draft answer."""
     answers = {
-        int(events.UpdateAnswer.from_row(row).call.removeprefix(UPDATE_CALL)): row.number
+        int(events.UpdateAnswer.from_row(row).call.removeprefix(UPDATE_CALL)): row
         for row in draft.rows
         if row.type in events.UPDATE_ANSWERS
     }
@@ -71,7 +71,7 @@ def open_replies(draft: RunDraft) -> None:
     mailbox = draft.mailbox
     for number, address in mailbox.updates.items():
         if number in answers:
-            draft.add_reply_delivery(address, answers[number])
+            draft.add_reply_delivery(reply_of(address, answers[number]))
     draft.keep_mailbox(mailbox.without_updates(answers))
 
 
@@ -93,7 +93,7 @@ def decide_deliver(state: State, command: UpdateDeliver, now: Micros, _: Ids) ->
         raise InvalidCommandError(
             f"job {command.job} delivers {job.input}, and no reply to run {command.run_id!r}"
         )
-    if command.outcome == "completed" and command.output is None:
+    if delivery.row is not None and command.output is None and command.failure is None:
         raise InvalidCommandError("the update is completed; its output is missing")
     closed = Delete(JOBS, job.key)
     sender, call = state.tables.run_named(RunName(command.namespace, command.run_id)), delivery.address.call
@@ -103,14 +103,22 @@ def decide_deliver(state: State, command: UpdateDeliver, now: Micros, _: Ids) ->
     mailbox = draft.mailbox
     if mailbox.sent.get(call) != delivery.address.key:
         return Decision(RunDelivered(status="closed"), (closed,))
-    replied = events.UpdateReplied(
-        call=call,
-        run=state.tables.runs[job.run].id,
-        outcome=command.outcome,
-        error=command.error,
-        message=command.message,
-    )
-    draft.append(replied, node=state.plan_of(sender).function, payload=command.output)
+    receiver = state.tables.runs[job.run]
+    replied = events.UpdateReplied(call=call, run=receiver.id, outcome=delivery.outcome, error=delivery.error)
+    if command.failure is not None:
+        why = f"it was carried out, and its result can't be read: {command.failure.message}"
+        replied = evolve(replied, outcome="lost", message=why)
+    elif delivery.outcome == "lost":
+        replied = evolve(replied, message=_end_text(receiver))
+    output = command.output if replied.outcome == "completed" else None
+    draft.append(replied, node=state.plan_of(sender).function, payload=output)
     draft.keep_mailbox(mailbox.without_sent(call))
     wake_driver(state, draft, sender, now)
     return Decision(RunDelivered(status="delivered"), (closed, *draft.changes()), tuple(draft.hints))
+
+
+def _end_text(run: Run) -> str:
+    """Return why an update without an answer has no reply."""
+    if run.is_continued:
+        return f"the run has continued as generation {run.generation + 1}"
+    return f"the run {end_of(run.status)}"

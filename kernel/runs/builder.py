@@ -24,7 +24,7 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import canonical
-from holdfast.ports.mailboxes import Mailbox, ReplyAddress, mailbox_from
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, cancelling, rank_of, step_definition
 from holdfast.ports.records.run import HELD, TERMINAL, Run, RunStatus
@@ -461,16 +461,16 @@ class RunDraft:
         """Open the delivery that closes child runs for which no job of the run waits any more."""
         self._add_delivery_job("null")
 
-    def add_reply_delivery(self, address: ReplyAddress, row: int | None) -> None:
-        """Open the delivery of the reply to an update, which is in this row; None: the run ends without one."""
-        self._add_delivery_job(ReplyDelivery(address, row).to_text())
+    def add_reply_delivery(self, reply: ReplyDelivery) -> None:
+        """Open the delivery of the reply to an update."""
+        self._add_delivery_job(reply.to_text())
 
     def _end_updates(self) -> None:
         """Deliver to other runs that their updates get no answer, and forget the updates that this run has sent."""
         mailbox = self.mailbox
         if mailbox.updates or mailbox.sent:
             for address in mailbox.updates.values():
-                self.add_reply_delivery(address, None)
+                self.add_reply_delivery(ReplyDelivery(address=address, outcome="lost"))
             self.keep_mailbox(evolve(mailbox, updates={}, sent={}))
 
     def _add_delivery_job(self, recipient: str) -> None:

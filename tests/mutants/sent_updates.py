@@ -5,8 +5,8 @@ from typing import Final
 from tests.mutants.mutant import Edit, Mutant
 
 
-def _mutant(name: str, breaks: str, *edits: Edit) -> Mutant:
-    return Mutant(name=name, breaks=breaks, caught_by=("M3", "M4"), edits=edits, workload="updates")
+def _mutant(name: str, breaks: str, *edits: Edit, caught_by: tuple[str, ...] = ("M3", "M4")) -> Mutant:
+    return Mutant(name=name, breaks=breaks, caught_by=caught_by, edits=edits, workload="updates")
 
 
 RULE: Final = "kernel/rules/sent_updates.py"
@@ -15,7 +15,11 @@ SENT_UPDATES: Final = (
     _mutant(
         "reply-not-delivered",
         "The answer to an update of another run opens no delivery.",
-        Edit(RULE, "            draft.add_reply_delivery(address, answers[number])", "            pass"),
+        Edit(
+            RULE,
+            "            draft.add_reply_delivery(reply_of(address, answers[number]))",
+            "            pass",
+        ),
     ),
     _mutant(
         "reply-delivered-by-call-only",
@@ -31,7 +35,7 @@ SENT_UPDATES: Final = (
         "A run ends with unanswered updates of other runs, and their senders get no reply.",
         Edit(
             "kernel/runs/builder.py",
-            "                self.add_reply_delivery(address, None)",
+            '                self.add_reply_delivery(ReplyDelivery(address=address, outcome="lost"))',
             "                pass",
         ),
     ),
@@ -70,6 +74,7 @@ SENT_UPDATES: Final = (
             "            sent={} if before.status in TERMINAL else {call: one.key for call, one in fork.sent.items()},",
             "            sent={},",
         ),
+        caught_by=("M3", "L1"),
     ),
     _mutant(
         "repeated-record-updates-again",
@@ -79,5 +84,6 @@ SENT_UPDATES: Final = (
             "        if _identity_of(record) in known:\n            continue",
             "        if _identity_of(record) in known and not isinstance(record, UpdateSend):\n            continue",
         ),
+        caught_by=("M4", "S6"),
     ),
 )

@@ -178,23 +178,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.UpdateDeliver(job="r.2", run_id="x", outcome="completed", output=Payload(inline="1")),
+        c.UpdateDeliver(job="r.2", run_id="x", output=Payload(inline="1")),
         (
-            '{"error":null,"idempotency_key":null,"job":"r.2","message":null,"namespace":"default",'
-            '"outcome":"completed","output":{"blob":null,"inline":"1"},"run_id":"x","type":"update.deliver"}'
-        ),
-    ),
-    (
-        c.UpdateDeliver(
-            job="r.2",
-            run_id="x",
-            outcome="failed",
-            error=events.RecordedError(type="ValueError", message="no", code="body_error"),
-        ),
-        (
-            '{"error":{"arguments":null,"code":"body_error","message":"no","traceback":null,"type":"ValueError"},'
-            '"idempotency_key":null,"job":"r.2","message":null,"namespace":"default","outcome":"failed",'
-            '"output":null,"run_id":"x","type":"update.deliver"}'
+            '{"failure":null,"idempotency_key":null,"job":"r.2","namespace":"default",'
+            '"output":{"blob":null,"inline":"1"},"run_id":"x","type":"update.deliver"}'
         ),
     ),
     (

@@ -10,6 +10,7 @@ from holdfast.kernel.commands import (
     Completed,
     ContinuedAsNew,
     EventAppend,
+    Failure,
     FunctionRecord,
     FunctionWaiting,
     JobRecord,
@@ -240,7 +241,7 @@ def test_a_reply_is_delivered_once() -> None:
     record(world, sender, ADD)
     record(world, receiver, answer(), seen=2)
     (job,) = world.store.read(PendingDeliveries())
-    command = UpdateDeliver(job=job.key.text, run_id="x", outcome="completed", output=payload(3))
+    command = UpdateDeliver(job=job.key.text, run_id="x", output=payload(3))
     assert world.do(command).status == "delivered"
     with world.unchanged():
         assert world.do(command).status == "closed"
@@ -252,11 +253,23 @@ def test_a_delivery_to_another_run_or_without_the_result_is_an_invalid_command()
     record(world, sender, ADD)
     record(world, receiver, answer(), seen=2)
     (job,) = world.store.read(PendingDeliveries())
-    command = UpdateDeliver(job=job.key.text, run_id="cart", outcome="completed", output=payload(3))
+    command = UpdateDeliver(job=job.key.text, run_id="cart", output=payload(3))
     with world.unchanged(), pytest.raises(InvalidCommandError, match="no reply to run 'cart'"):
         world.do(command)
     with world.unchanged(), pytest.raises(InvalidCommandError, match="its output is missing"):
         world.do(attrs.evolve(command, run_id="x", output=None))
+
+
+def test_a_result_that_can_not_be_read_is_a_lost_reply() -> None:
+    world, sender, receiver = pair()
+    record(world, sender, ADD)
+    record(world, receiver, answer(), seen=2)
+    (job,) = world.store.read(PendingDeliveries())
+    missing = Failure(code="blob_missing", message="the blob is missing")
+    world.do(UpdateDeliver(job=job.key.text, run_id="x", failure=missing))
+    (reply,) = replies(world)
+    assert (reply.outcome, world.history()[-1].payload) == ("lost", None)
+    assert "its result can't be read: the blob is missing" in (reply.message or "")
 
 
 # The end of the run that gets it ----------------------------------------------------------------------------------

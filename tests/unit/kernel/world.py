@@ -40,7 +40,6 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.decision_records import Recording, recording_decisions
 from holdfast.kernel.dispatch.kernel import Executor, Kernel, decide_plainly
-from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import (
     CancelPlan,
@@ -360,17 +359,10 @@ class World:
         return delivered
 
     def _delivered_reply(self, job: Job, run: Run, reply: ReplyDelivery) -> UpdateDeliver:
-        lost = UpdateDeliver(
-            job=job.key.text, run_id=reply.address.sender, outcome="lost", message=f"it {run.status}"
-        )
-        if reply.row is None:
-            return lost
-        row = next(row for row in self.tables().history[run.key] if row.number == reply.row)
-        if row.type == events.UpdateCompleted.type:
-            return attrs.evolve(lost, outcome="completed", output=row.payload, message=None)
-        return attrs.evolve(
-            lost, outcome="failed", error=events.UpdateFailed.from_row(row).error, message=None
-        )
+        rows = (row for row in self.tables().history[run.key] if row.number == reply.row)
+        row = next(rows, None)
+        output = None if row is None else row.payload
+        return UpdateDeliver(job=job.key.text, run_id=reply.address.sender, output=output)
 
     def fail(self, attempt: Attempt, *, retryable: bool = True, code: str = "oops") -> JobSettled:
         return self.settle(attempt, failed(retryable=retryable, code=code))

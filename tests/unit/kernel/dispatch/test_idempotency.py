@@ -236,7 +236,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     world.do(JobRecord(job=answering.job, epoch=answering.epoch, seen=5, records=(answer,)))
     of_receiver = world.run("f").key
     owed = next(job for job in world.store.read(PendingDeliveries()) if job.run == of_receiver)
-    yield UpdateDeliver(job=owed.key.text, run_id="g", outcome="completed", output=payload("a1"))
+    yield UpdateDeliver(job=owed.key.text, run_id="g", output=payload("a1"))
     world.settle(answering, FunctionWaiting(seen=6))
     world.do(RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1))))
     goes_on = ContinuedAsNew(workflow="f", version="1", input=payload(2), seen=7)
