@@ -96,8 +96,9 @@ async def update_run(
     )
     if seconds is None:
         return await _updated(loop, request, call)
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             return await _updated(loop, request, call)
     except TimeoutError:
         if not limit.expired():

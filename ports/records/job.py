@@ -17,7 +17,7 @@ class JobState(StrEnum):
     - `sleeping`: until `wake_at` or, without one, until what it waits for has happened.
     - `limited`: until a slot of its concurrency limit or rate limit is free.
     - `paused`: its run is paused or blocked.
-    - `pending_delivery`: its run has ended or answered an update, and the result has yet to be delivered to another run.
+    - `pending_delivery`: its run has ended or answered an update, and the result is yet to be delivered to another run.
       No attempt.
     """
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -209,7 +209,7 @@ def test_a_reply_of_another_type_halts_the_function() -> None:
 
 @workflow
 async def careless(what: str) -> str:
-    calls = {
+    calls: dict[str, Callable[[], Coroutine[Any, Any, int]]] = {
         "self": lambda: update_run("run", ADD),
         "run": lambda: update_run("", ADD),
         "call": lambda: update_run("cart", "Cart.add"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
