@@ -32,8 +32,7 @@ def main() -> None:
 def _name(recording: Recording) -> str:
     """Return `job.settle-failed-fenced`, `job.settle-completed-next` and the like."""
     command, reply = json.loads(recording.command), json.loads(recording.decision)["reply"]
-    settled = command.get("outcome")
-    outcome: str = settled["kind"] if isinstance(settled, dict) else ""
+    outcome: str = command.get("outcome", {}).get("kind", "")
     fenced = "fenced" if reply.get("status") == "fenced" else ""
     taken = "next" if reply.get("next") else ""
     limited = "limited" if json.loads(recording.state).get("quotas") else ""

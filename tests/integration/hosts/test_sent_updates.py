@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.run_handle import RunHandle
+from holdfast.hosts.inspection.run_info import RunEvent
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
@@ -53,7 +54,7 @@ async def upper(text: str) -> str:
 
 @dataclass
 class Cart:
-    items: list[str] = field(default_factory=list)
+    items: list[str] = field(default_factory=list[str])
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @update
@@ -96,8 +97,8 @@ async def cart() -> list[str]:
     return state.items
 
 
-def types_of(rows: Sequence[object]) -> Counter[str]:
-    return Counter(row.type for row in rows)  # type: ignore[attr-defined]
+def types_of(rows: Sequence[RunEvent]) -> Counter[str]:
+    return Counter(row.type for row in rows)
 
 
 async def events_of(run: "RunHandle[object]", kind: str) -> list[dict[str, object]]:

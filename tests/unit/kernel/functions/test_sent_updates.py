@@ -3,13 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import workflow
-from holdfast.kernel.authoring.queries import update
+from holdfast.kernel.authoring.queries import UpdateCall, update
 from holdfast.kernel.authoring.sent_messages import update_run
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
@@ -212,7 +212,7 @@ async def careless(what: str) -> str:
     calls: dict[str, Callable[[], Coroutine[Any, Any, int]]] = {
         "self": lambda: update_run("run", ADD),
         "run": lambda: update_run("", ADD),
-        "call": lambda: update_run("cart", "Cart.add"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        "call": lambda: update_run("cart", cast("UpdateCall[int]", "Cart.add")),
         "timeout": lambda: update_run("cart", ADD, timeout=-1),
     }
     try:
