@@ -57,7 +57,7 @@ class CancelExternalWork:
 
 @frozen
 class DeleteJobs:
-    """Delete all jobs of a run, except those that cancel external work."""
+    """Delete all jobs of a run, except those that cancel external work or deliver to other runs."""
 
     tag: ClassVar[str] = "delete_jobs"
     run: str
@@ -172,7 +172,7 @@ class NetChanges:
                     self._cancel_work(change)
                 case DeleteJobs(run):
                     self.closed_runs.add(run)
-                    self._drop_jobs(run, lambda _: True)
+                    self._drop_jobs(run, lambda job: job.kind is not JobKind.DELIVER)
                 case DeleteJobsOfNode(run, node):
                     self.closed_nodes.add((run, node))
                     self._drop_jobs(run, lambda job: job.node == node)

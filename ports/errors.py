@@ -301,6 +301,7 @@ class UpdateRefusedError(CommandError):
 
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
+        self.why = why
         super().__init__(f"the update of run {run_id!r} was refused: {why}")
 
 
@@ -1019,14 +1020,19 @@ class UpdateFailedError(HoldfastError):
 
 
 class UpdateLostError(HoldfastError):
-    """The run ended before an update was complete: it was not carried out, or only in part."""
+    """The run ended before an update was complete: it was not carried out, or only in part.
+
+    For the function of another run, `why` says why there is no reply.
+    """
 
     code = "update_lost"
 
-    def __init__(self, run_id: str, update: str, status: str) -> None:
+    def __init__(self, run_id: str, update: str, status: str, why: str = "") -> None:
         super().__init__(
-            f"run {run_id!r} ended, with the status {status!r}, before update {update!r} was complete: a function that"
-            " must complete all its updates has to wait for them before it returns"
+            f"update {update!r} of run {run_id!r} has no reply: {why}; it may have been carried out, in part or whole"
+            if why
+            else f"run {run_id!r} ended, with the status {status!r}, before update {update!r} was complete: a function"
+            " that must complete all its updates has to wait for them before it returns"
         )
         self.run_id = run_id
         self.update = update

@@ -65,6 +65,8 @@ EVENT_TYPES: Final = frozenset(
         "update.failed",
         "update.received",
         "update.rejected",
+        "update.replied",
+        "update.sent",
         "value.published",
     }
 )

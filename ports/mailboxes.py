@@ -1,6 +1,6 @@
 """The state of a run's mailbox: which messages its function has not received, and which channels are closed.
 
-The messages themselves are history rows.
+Also which updates between it and other runs have no reply yet. The messages themselves are history rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +24,24 @@ class GroupMessage(NamedTuple):
     """Its number in the topic."""
 
 
+@frozen
+class ReplyAddress:
+    """Where the reply to an update goes that another run has sent."""
+
+    sender: str
+    """The id of the run that sent it."""
+    key: str
+    """The key of the update: that of the sender's generation, a slash, and the call."""
+
+    @property
+    def call(self) -> str:
+        """The call of the sender's function."""
+        return self.key.partition("/")[2]
+
+
 @frozen(kw_only=True)
 class Mailbox:
-    """The unread messages of one generation, by the numbers of their history rows.
+    """The unread messages of one generation, by the numbers of their history rows, and its updates without a reply.
 
     Attributes:
         unread: The messages that the function has not received, as far as is recorded; ascending.
@@ -37,6 +52,8 @@ class Mailbox:
         groups: Of the unread messages those that it has as a member of a group, by the numbers of their rows: they go
             back to the group when the generation ends.
         returned: The numbers of the rows of messages that went back, ascending.
+        updates: The updates that other runs have sent it and that have no answer yet, by row number.
+        sent: The updates that its function has sent and whose replies have not arrived: the key of each, by call.
     """
 
     unread: tuple[int, ...] = ()
@@ -45,6 +62,8 @@ class Mailbox:
     subscribed: tuple[str, ...] = ()
     groups: Mapping[int, GroupMessage] = attrs.field(factory=dict[int, GroupMessage])
     returned: tuple[int, ...] = ()
+    updates: Mapping[int, ReplyAddress] = attrs.field(factory=dict[int, ReplyAddress])
+    sent: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     def put(self, number: int, start: int | None = None) -> "Mailbox":
         """Return the mailbox with one more message; `start` is the row of the start that it was sent with, if any."""
@@ -94,6 +113,24 @@ class Mailbox:
         """Return the mailbox without a channel for messages of a topic."""
         return evolve(self, subscribed=tuple(one for one in self.subscribed if one != channel))
 
+    def with_update(self, number: int, address: ReplyAddress) -> "Mailbox":
+        """Return the mailbox with one more update of another run, in this row."""
+        return evolve(self, updates={**self.updates, number: address})
+
+    def without_updates(self, numbers: Iterable[int]) -> "Mailbox":
+        """Return the mailbox without the updates of these rows: they have an answer."""
+        answered = frozenset(numbers)
+        left = {number: address for number, address in self.updates.items() if number not in answered}
+        return evolve(self, updates=left)
+
+    def with_sent(self, call: str, key: str) -> "Mailbox":
+        """Return the mailbox with one more update that the function has sent."""
+        return evolve(self, sent={**self.sent, call: key})
+
+    def without_sent(self, call: str) -> "Mailbox":
+        """Return the mailbox without the update of this call: its reply has arrived."""
+        return evolve(self, sent={one: key for one, key in self.sent.items() if one != call})
+
     def rows(self) -> tuple[int, ...]:
         """Return the numbers of the rows of the messages and their starts, ascending."""
         return tuple(sorted({*self.unread, *self.starts.values()}))
@@ -113,6 +150,10 @@ class Mailbox:
             fields["groups"] = sorted([number, *message] for number, message in self.groups.items())
         if self.returned:
             fields["returned"] = list(self.returned)
+        if self.updates:
+            fields["updates"] = sorted([number, to.sender, to.key] for number, to in self.updates.items())
+        if self.sent:
+            fields["sent"] = sorted([call, key] for call, key in self.sent.items())
         return canonical(fields) if fields else None
 
 
@@ -126,6 +167,8 @@ def mailbox_from(text: str | None) -> Mailbox:
     fields = cast("dict[str, object]", parse(text))
     spans = cast("Sequence[Sequence[int]]", fields.get("unread", ()))
     starts = cast("Sequence[tuple[int, int]]", fields.get("starts", ()))
+    updates = cast("Sequence[tuple[int, str, str]]", fields.get("updates", ()))
+    sent = cast("Sequence[tuple[str, str]]", fields.get("sent", ()))
     return Mailbox(
         unread=tuple(chain.from_iterable(range(first, last + 1) for first, last in spans)),
         starts=dict(starts),
@@ -136,6 +179,8 @@ def mailbox_from(text: str | None) -> Mailbox:
             for number, *message in cast("Sequence[tuple[int, str, str, str, int]]", fields.get("groups", ()))
         },
         returned=tuple(cast("Sequence[int]", fields.get("returned", ()))),
+        updates={number: ReplyAddress(sender, key) for number, sender, key in updates},
+        sent=dict(sent),
     )
 
 

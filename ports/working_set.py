@@ -269,7 +269,7 @@ class Tables:
                     for job in checks_of(self, run, node):
                         self.put(cancelling(job, attempts))
                 case DeleteJobs(run):
-                    self._close_jobs(run, lambda _: True)
+                    self._close_jobs(run, lambda job: job.kind is not JobKind.DELIVER)
                 case DeleteJobsOfNode(run, node):
                     self._close_jobs(run, lambda job: job.node == node)
                 case BlockRun():

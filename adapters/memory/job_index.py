@@ -66,7 +66,7 @@ class JobOrder:
                     self._add(cancelling(job, attempts))
             case DeleteJobs(run):
                 for job in tables.jobs.get(run, {}).values():
-                    if job.kind is not JobKind.CANCEL:
+                    if job.kind not in (JobKind.CANCEL, JobKind.DELIVER):
                         self._remove(job)
             case DeleteJobsOfNode(run, node):
                 for job in tables.jobs.get(run, {}).values():

@@ -125,7 +125,7 @@ def writes_for(dialect: Dialect) -> Writes:
         cancelled_work=dialect.update(
             tables.jobs, ("run", "node"), ("max_attempts",), sets=_CANCELLING, only="kind = 'poll'"
         ),
-        closed_runs=dialect.delete(tables.jobs, ("run",), only="kind <> 'cancel'"),
+        closed_runs=dialect.delete(tables.jobs, ("run",), only="kind NOT IN ('cancel', 'deliver')"),
         closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
         stream_heads=dialect.insert(
             tables.outbox, rows.STREAM_HEAD, on_conflict=OnConflict(("sink", "run"), _ADVANCE_STREAM)

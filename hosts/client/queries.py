@@ -26,15 +26,14 @@ from holdfast.kernel.authoring.queries import Query, UpdateCall, names_of, query
 from holdfast.kernel.commands import Command, RunCreate, RunCreated, RunUpdate, RunUpdated
 from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.kernel.functions.updates import NowhereError, RejectedError
+from holdfast.kernel.functions.replies import raise_update_error
+from holdfast.kernel.functions.updates import RejectedError
 from holdfast.kernel.history import events
-from holdfast.kernel.history.exceptions import error_from, error_words
-from holdfast.kernel.history.raised import Raised
+from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.errors import (
     HoldfastError,
     NotExposedError,
     QueryFailedError,
-    UpdateFailedError,
     UpdateLostError,
     UpdateRejectedError,
 )
@@ -225,20 +224,17 @@ class UpdateReplyReader:
     def _answer_in(self, row: HistoryRow) -> Payload | None:
         if row.type not in events.UPDATE_ANSWERS:
             return None
-        ours = call_of_update(self._stored.number)
+        ours, run, update = call_of_update(self._stored.number), self._stored.run_id, self._stored.update
         match events.event_of(row):
             case events.UpdateCompleted(call=call) if call == ours:
                 return row.payload
             case events.UpdateRejected(call=call, error=error) if call == ours:
-                kind: type[UpdateRejectedError | UpdateFailedError] = UpdateRejectedError
-                raised = error.raised
+                raise_update_error(run, update, error.raised, is_rejected=True)
             case events.UpdateFailed(call=call, error=error) if call == ours:
-                kind, raised = UpdateFailedError, error.raised
+                raise_update_error(run, update, error.raised, is_rejected=False)
             case _:
-                return None
-        if raised.type.endswith(f".{NowhereError.__name__}"):
-            raise NotExposedError(self._stored.run_id, self._stored.update, (), raised.message)
-        raise kind(self._stored.run_id, self._stored.update, _error_text(raised)) from error_from(raised)
+                pass
+        return None
 
 
 def _repeats(row: HistoryRow, number: int) -> bool:
@@ -379,8 +375,3 @@ def _exposed_method(
             return state, found
     exposed = [one for state in machine.exposed for one in names_of(state)]
     raise NotExposedError(run_id, name, exposed)
-
-
-def _error_text(raised: Raised) -> str:
-    kind = raised.type.rpartition(".")[2]
-    return f"{kind}: {raised.message}" if raised.message else kind

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
 from holdfast.hosts.execution.attempt_runtime import AttemptParts, AttemptRuntime, Origin
+from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.output_buffer import OutputBuffer
@@ -131,6 +132,8 @@ class Parts:
     """The engine's default retry policy."""
     fire_triggers: Callable[[Collection[str]], object] = lambda _: None
     """Starts the runs of messages of these topics, which were delivered."""
+    deliver_results: Callable[[], object] = lambda: None
+    """Delivers the replies to updates of other runs that were recorded."""
 
 
 @frozen(kw_only=True)
@@ -537,6 +540,9 @@ class Bodies:
                     core.run_notifier,
                     retry=core.registry.retry,
                     fire_triggers=TriggerFirer(core).try_to_fire,
+                    deliver_results=partial(
+                        RunEndDelivery(core.inputs, core.payloads).try_to_deliver_all, core.kernel
+                    ),
                 )
             )
         return self._parts

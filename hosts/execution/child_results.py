@@ -1,4 +1,7 @@
-"""Delivers the end of a run: its result to the parent run, and the close policy to its child runs."""
+"""Delivers the end of a run: its result to the parent run, and the close policy to its child runs.
+
+Also delivers the answer to an update that another run has sent, to that run.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -8,8 +11,16 @@ from attrs import evolve
 
 from holdfast.hosts.wiring.input_loader import InputLoader, Values
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
-from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate, follow_up_of
+from holdfast.kernel.commands import (
+    Failure,
+    RunCancel,
+    RunDeliver,
+    RunTerminate,
+    UpdateDeliver,
+    follow_up_of,
+)
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.runs.reply_deliveries import ReplyDelivery, reply_delivery_of
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries, RunsByKey
@@ -26,11 +37,18 @@ _log = logging.getLogger("holdfast.endings")
 
 
 class RunEndDelivery:
-    """Delivers the ends of runs. Any host may do so at any time: an end is delivered once."""
+    """Delivers the ends of runs and replies to updates. Any host may do so at any time: each is delivered once."""
 
     def __init__(self, inputs: InputLoader, payloads: Payloads) -> None:
         self._inputs = inputs
         self._payloads = payloads
+
+    def try_to_deliver_all(self, kernel: Kernel) -> None:
+        """Deliver all pending ends. A failure is logged only: maintenance does the same."""
+        try:
+            self.deliver_all(kernel)
+        except HoldfastError as error:
+            _log.warning("maintenance must deliver the results of runs: %s", error)
 
     def deliver_all(self, kernel: Kernel) -> int:
         """Deliver all pending ends that can be delivered now. Return how many were."""
@@ -55,15 +73,22 @@ class RunEndDelivery:
             run.key: run
             for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in pending}))))
         }
-        commands: list[RunDeliver] = []
-        ends = [(job, runs[job.run], _parent(job)) for job in pending if job.run in runs]
+        commands: list[RunDeliver | UpdateDeliver] = []
+        known = [(job, runs[job.run], reply_delivery_of(job)) for job in pending if job.run in runs]
+        ends = [(job, run, _parent(job)) for job, run, reply in known if reply is None]
+        replies = [(job, run, reply) for job, run, reply in known if reply is not None]
         values = self._inputs.values(
             tuple(
                 dict.fromkeys(
-                    located(run.key, leaf)
-                    for _, run, parent in ends
-                    if parent is not None and run.result is not None
-                    for leaf in leaves(reference_from(run.result))
+                    [
+                        *(
+                            located(run.key, leaf)
+                            for _, run, parent in ends
+                            if parent is not None and run.result is not None
+                            for leaf in leaves(reference_from(run.result))
+                        ),
+                        *(located(run.key, reply.row) for _, run, reply in replies if reply.row is not None),
+                    ]
                 )
             )
         )
@@ -76,6 +101,11 @@ class RunEndDelivery:
                 commands.append(self._end(job, run, parent, values))
             except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this end
                 _log.error("what run %s can't be delivered yet: %s", run.id, error)
+        for job, run, reply in replies:
+            try:
+                commands.append(self._reply(job, run, reply, values))
+            except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this reply
+                _log.error("the reply to an update of run %s can't be delivered yet: %s", run.id, error)
         delivered: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
         for namespace in sorted({command.namespace for command in commands}):
@@ -101,6 +131,22 @@ class RunEndDelivery:
             message = f"run {run.id!r} completed; its result is lost: {error}"
             return evolve(deliver, failure=Failure(code=error.code, message=message, retryable=False))
         place = BlobOwner(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
+        return evolve(deliver, output=self._payloads.put(text, place))
+
+    def _reply(self, job: Job, run: Run, reply: ReplyDelivery, values: Values) -> UpdateDeliver:
+        """Return the command that delivers the reply to an update, with its result copied into a value of the sender.
+
+        A result whose blob is lost is delivered as a failure.
+        """
+        deliver = UpdateDeliver(namespace=job.namespace, job=job.key.text, run_id=reply.address.sender)
+        if reply.row is None:
+            return deliver
+        try:
+            text = self._inputs.compose(run.key, reply.row, values)
+        except (BlobMissingError, BlobCorruptError) as error:
+            return evolve(deliver, failure=Failure(code=error.code, message=str(error), retryable=False))
+        sender = reply.address.key.partition("/")[0]
+        place = BlobOwner(namespace=run.namespace, run=sender, stage="replies", epoch=0)
         return evolve(deliver, output=self._payloads.put(text, place))
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:

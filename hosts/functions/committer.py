@@ -21,6 +21,19 @@ _NOW_SECONDS: Final = 0.01
 """For how many seconds a reading of the time is reused when rows are fed."""
 
 
+@attrs.frozen
+class After:
+    """What follows from recorded rows, once they are stored."""
+
+    fire_triggers: Callable[[Collection[str]], object] = lambda _: None
+    """Called with the topics to which functions have published, once the messages are delivered."""
+    deliver_results: Callable[[], object] = lambda: None
+    """Called if replies to updates of other runs are to be delivered."""
+
+
+NOTHING_AFTER: Final = After()
+
+
 @attrs.define(eq=False)
 class Record:
     """A command that records rows of a function, and its answer."""
@@ -29,7 +42,7 @@ class Record:
     command: JobRecord
     drive: FunctionReplay
     now: Callable[[], Micros]
-    fire_triggers: Callable[[Collection[str]], object] = lambda _: None
+    after: After = NOTHING_AFTER
     answer: JobRecorded | None = None
 
     @property
@@ -60,16 +73,16 @@ class Recorder:
         drive: FunctionReplay,
         command: JobRecord,
         now: Callable[[], Micros],
-        fire_triggers: Callable[[Collection[str]], object] = lambda _: None,
+        after: After = NOTHING_AFTER,
     ) -> JobRecorded:
         """Store the rows of a command and feed the answer to its function. `now` may read the time from the store.
 
-        `fire_triggers` is called with the topics to which it has published, once the messages are delivered.
+        `after` has what follows from the rows.
 
         Raises the errors of either; WorkflowStalledError if the function does not stop to wait. Once it is sent it is
         awaited even if the caller is cancelled: until then, the function must not be touched.
         """
-        record = Record(kernel, command, drive, now, fire_triggers)
+        record = Record(kernel, command, drive, now, after)
         await self._gathering.made(BatchedCall(record, record.apply, record.turn))
         assert record.answer is not None
         return record.answer
@@ -81,14 +94,14 @@ class Recorder:
         command: JobRecord,
         now: Callable[[], Micros],
         wake: Callable[[], None],
-        fire_triggers: Callable[[Collection[str]], object] = lambda _: None,
+        after: After = NOTHING_AFTER,
     ) -> "BatchedCall[Record]":
         """Start what `record` does, and return the call.
 
         `wake` is called in the loop when the call is over or its batch must be watched. The caller must then wait
         until it is over, also when it is cancelled.
         """
-        record = Record(kernel, command, drive, now, fire_triggers)
+        record = Record(kernel, command, drive, now, after)
         call = BatchedCall(record, record.apply, record.turn)
         self._gathering.send(call, wake)
         return call
@@ -139,7 +152,9 @@ def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
         kernel.admit(namespace, follow_up)
         if follow_up.topics:
             try_to_deliver_topics(kernel, namespace, follow_up.topics)
-            first.fire_triggers(follow_up.topics)
+            first.after.fire_triggers(follow_up.topics)
+        if follow_up.deliveries:
+            first.after.deliver_results()
     except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         if isinstance(error, ConflictError) and len(batch) > 1:
             # The damaged rows of one run must not block the functions whose records share its transaction.

@@ -63,7 +63,7 @@ from holdfast.hosts.execution.event_loops import CurrentLoop
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.call_queue import BatchedCall
-from holdfast.hosts.functions.committer import Record, shared_here
+from holdfast.hosts.functions.committer import After, Record, shared_here
 from holdfast.hosts.functions.function_events import is_unreadable
 from holdfast.hosts.functions.history_rows import answer_rows, child_rows, queued_rows
 from holdfast.hosts.functions.loader import FencedError, keep_idle, load_function
@@ -221,6 +221,7 @@ class _Driver:
         shared = shared_here.of(body.parts.kernel)
         self._loop, self._in_loop = shared.loop, shared.in_loop
         self._opener, self._recorder = shared.opener, shared.recorder
+        self._after = After(body.parts.fire_triggers, body.parts.deliver_results)
         self._context = copy_context()
         """The context that each step starts in, free of context variables of other runs."""
         self._running: dict[str, RunningStep] = {}
@@ -466,8 +467,7 @@ class _Driver:
         assert drive is not None
         rows, self._done = self._done, []
         command, now = self._command(rows, drive.seen, drive.received(), stores=True), self._parts.trusted_now
-        fire = self._parts.fire_triggers
-        self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent, fire)
+        self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent, self._after)
 
     def _on_sent(self) -> None:
         """Continue with the next steps after a record was answered, or wake the driver."""
@@ -651,8 +651,8 @@ class _Driver:
                     answer = await self._recorder.sent(before)
                 else:
                     now = self._parts.trusted_now
-                    kernel, fire = self._parts.kernel, self._parts.fire_triggers
-                    answer = await self._recorder.record(kernel, drive, command, now, fire)
+                    kernel = self._parts.kernel
+                    answer = await self._recorder.record(kernel, drive, command, now, self._after)
             except WorkflowStalledError as error:
                 drive.give_up(error)
                 return

@@ -25,6 +25,8 @@ from holdfast.kernel.functions.protocol import (
     TopicSubscribed,
     UpdateOutcome,
     UpdateReceived,
+    UpdateReplied,
+    UpdateSent,
 )
 from holdfast.kernel.history import events
 from holdfast.kernel.history.error_values import class_name
@@ -61,6 +63,16 @@ def function_event(row: HistoryRow, event: events.HistoryEvent, text: Texts) -> 
             return RunNotified(call=call, run=run, error=message, closed=channel if is_closed else None)
         case events.CancelSent(call=call, run=run):
             return RunNotified(call=call, run=run, is_cancel=True)
+        case events.UpdateSent(call=call, run=run, update=update, code=code, message=message):
+            return UpdateSent(call=call, run=run, update=update, error=message, code=code)
+        case events.UpdateReplied(call=call, outcome=outcome, error=error, message=message):
+            return UpdateReplied(
+                call=call,
+                output=text(payload_of(row)) if outcome == "completed" else None,
+                error=None if error is None else error.raised,
+                is_rejected=outcome == "rejected",
+                lost=str(message) if outcome == "lost" else None,
+            )
         case events.ChildCompleted(run=run):
             return ChildEnded(run=run, output=text(payload_of(row)))
         case events.ChildFailed(run=run, code=code, message=message, error=error):

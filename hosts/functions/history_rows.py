@@ -25,6 +25,7 @@ from holdfast.kernel.commands import (
     TopicSend,
     TopicSubscribe,
     TopicUnsubscribe,
+    UpdateSend,
 )
 from holdfast.kernel.functions.protocol import (
     ChildRequest,
@@ -34,6 +35,7 @@ from holdfast.kernel.functions.protocol import (
     RecordedRequest,
     SubscribeRequest,
     UpdateOutcome,
+    UpdateRequest,
 )
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
@@ -145,6 +147,15 @@ def _child_row(body: Body, request: RecordedRequest, options: Mapping[str, Given
         payload = body.payloads.put(request.text, place)
         sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
         return SignalSend(call=request.call, site=request.site, run_id=request.run, signal=sent)
+    if isinstance(request, UpdateRequest):
+        return UpdateSend(
+            call=request.call,
+            site=request.site,
+            run_id=request.run,
+            update=request.update,
+            arguments=body.payloads.put(request.text, place),
+            checked=request.checked,
+        )
     child = ChildRunStarted(
         run_id=request.run or child_id(run, request.call),
         workflow=request.workflow,
@@ -184,7 +195,7 @@ def _topic_row(request: PublishRequest | SubscribeRequest) -> FunctionRecord:
 
 def _text_of(request: RecordedRequest) -> str:
     match request:
-        case ChildRequest(input=text) | NotifyRequest(text=text):
+        case ChildRequest(input=text) | NotifyRequest(text=text) | UpdateRequest(text=text):
             return text
         case CloseRequest() | PublishRequest() | SubscribeRequest():
             return ""  # none of them is stored as a blob

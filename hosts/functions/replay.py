@@ -332,7 +332,7 @@ class FunctionReplay:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the function waits for a message, the end of a run, or a queued step."""
+        """Whether the function waits for a message, an update, a reply, the end of a run, or a queued step."""
         queues = self._made_queues
         return self._machine.waits_for_others or (queues is not None and queues.are_awaited)
 
@@ -627,6 +627,7 @@ class FunctionReplay:
                 | events.ChildFailed(call=str(call))
                 | events.SignalSent(call=call)
                 | events.CancelSent(call=call)
+                | events.UpdateSent(call=call)
                 | events.ChannelClosed(call=call)
                 | events.MessagePublished(call=call)
                 | events.TopicSubscribed(call=call)

@@ -62,6 +62,7 @@ class OpenCalls:
         has_timers: Whether it waits for a timer.
         channels: The names of the channels that it receives from.
         children: The ids of the child runs that it waits for.
+        replies: The updates of other runs whose replies it waits for: the name of each, and the id of its run.
         sites: Where in the code its tasks wait, as `<file>:<line> in <function>`.
     """
 
@@ -69,6 +70,7 @@ class OpenCalls:
     has_timers: bool = False
     channels: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    replies: tuple[tuple[str, str], ...] = ()
     sites: tuple[str, ...] = ()
 
 
@@ -105,6 +107,7 @@ def _waits(
         has_timers=machine.has_timers,
         channels=machine.awaited_channels,
         children=machine.awaited_children,
+        replies=tuple((one.update, one.run) for one in machine.awaited_replies),
         sites=tuple(machine.waits_at),
     )
 

@@ -24,6 +24,7 @@ from holdfast.kernel.limits.overrides import applied, is_queue_paused, names_of
 from holdfast.kernel.pipelines.gather_plan import GatherPlan
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.runs.reply_deliveries import reply_delivery_of
 from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
@@ -564,7 +565,7 @@ def _function_waits(facts: WhyFacts, job: Job, name: str) -> WaitReason:
 
 
 def _awaited(facts: WhyFacts) -> str:
-    """Return the steps, messages and child runs that a function waits for, as text; "" if none are known."""
+    """Return the steps, messages, child runs and replies that a function waits for, as text; "" if none are known."""
     steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
     parts = [_listed("the queued step {}", "the queued steps {}", steps)] if steps else []
     waits = facts.waits or OpenCalls()
@@ -592,6 +593,11 @@ def _awaited(facts: WhyFacts) -> str:
         parts.append(
             _listed("the end of run {}", "the end of the runs {}", waits.children, after=_child_status(facts))
         )
+    if waits.replies:
+        replies = [f"{update!r} of run {run!r}" for update, run in waits.replies]
+        more = f" and {len(replies) - _NAMED:,} more" if len(replies) > _NAMED else ""
+        what = "the reply to update" if len(replies) == 1 else "the replies to updates"
+        parts.append(f"{what} {', '.join(replies[:_NAMED])}{more}")
     return ", and for ".join(parts)
 
 
@@ -751,7 +757,15 @@ def _asleep(facts: WhyFacts, job: Job, name: str, why: str) -> WaitReason:
 
 
 def _undelivered(facts: WhyFacts) -> Iterator[WaitReason]:
-    if any(job.state is JobState.PENDING_DELIVERY for job in facts.jobs):
+    pending = [job for job in facts.jobs if job.state is JobState.PENDING_DELIVERY]
+    replies = [job for job in pending if reply_delivery_of(job) is not None]
+    if replies:
+        yield WaitReason(
+            code="delivering",
+            text=f"{len(replies):,} {'reply' if len(replies) == 1 else 'replies'} to updates of other runs"
+            f" {'has' if len(replies) == 1 else 'have'} not been delivered yet; maintenance delivers them.",
+        )
+    if len(pending) > len(replies):
         yield WaitReason(
             code="delivering",
             text="The run's end has not been delivered to its parent or child runs yet; maintenance delivers it.",

@@ -1,16 +1,29 @@
-"""Messages and cancellations that a durable function sends to other runs."""
+"""Messages, updates and cancellations that a durable function sends to other runs."""
+
+import asyncio
+from typing import Final
+
+from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.child_runs import ChildRun, notify
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.loop import loop_for
+from holdfast.kernel.functions.call_sites import call_site
+from holdfast.kernel.functions.loop import FunctionLoop, loop_for
+from holdfast.kernel.functions.protocol import UpdateRequest
+from holdfast.kernel.functions.replies import raise_lost, raise_update_error
+from holdfast.ports.durations import NO_TIME, Duration, length_of
 from holdfast.ports.errors import InvalidArgumentError
-from holdfast.ports.validation import TEXT, Wanted, an, check
+from holdfast.ports.validation import TEXT, Wanted, an, check, duration
+
+Out = TypeVar("Out")
 
 _RUN = Wanted(
     "the id of a run, or a child run as start_child returns it",
     lambda value: isinstance(value, str | ChildRun) and value != "",
 )
 _SIGNAL = an("a message with its channel, as channel(message) returns it", Signal)
+_UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
 
 
 async def signal_run(run: str | ChildRun[object], signal: Signal, /) -> None:
@@ -35,6 +48,80 @@ async def signal_run(run: str | ChildRun[object], signal: Signal, /) -> None:
     check("signal_run", _RUN, run=run)
     check("signal_run", _SIGNAL, signal=signal)
     await notify(loop, _id_of(run), signal.channel, signal.text, checked=signal.checked)
+
+
+async def update_run(
+    run: str | ChildRun[object], call: UpdateCall[Out], /, *, timeout: Duration | None = None
+) -> Out:
+    """Send an update to another run of the namespace, and return its reply.
+
+    `total = await update_run("cart-7", Cart.add(item))`. The update is a row of that run's history, once: the row of
+    this run that records it was stored in the same transaction. The reply is stored in this run, once, whatever
+    crashes. No validator runs here: the function that the update is for validates it, and may reject it.
+
+    Args:
+        run: The id of the run, such as the sender of a message, or a child run. Its newest generation gets the update.
+        call: The update with its arguments.
+        timeout: The longest wait for the reply, a timedelta or a number of seconds; None for no limit.
+
+    Raises:
+        RunNotFoundError: There is no such run.
+        UpdateRefusedError: The run has ended, or is a pipeline.
+        NotExposedError: Its function exposes no object with this update.
+        UpdateRejectedError: The validator rejected the update; its exception is the `__cause__`.
+        UpdateFailedError: The update raised an exception, which is the `__cause__`.
+        UpdateLostError: The run ended before the update was complete.
+        TimeoutError: No reply within `timeout`. The update stays stored and will be carried out.
+        InvalidArgumentError: An argument is of the wrong type, or the run is this one: call the method instead.
+        RuntimeError: It was not called by a durable function. A step and a program use `engine.handle(...).update`.
+    """
+    loop = loop_for("holdfast.workflows.update_run()")
+    check("update_run", _RUN, run=run)
+    check("update_run", _UPDATE, call=call)
+    if _id_of(run) == loop.run.id:
+        raise InvalidArgumentError(
+            "run",
+            "update_run: the run is that of this function; call the method of the object that it exposes instead",
+        )
+    seconds = (
+        None if timeout is None else duration("update_run", "timeout", timeout, least=NO_TIME).total_seconds()
+    )
+    request = UpdateRequest(
+        call=loop.next_call(),
+        run=_id_of(run),
+        update=call.update,
+        text=call.arguments,
+        checked=call.checked,
+        site=call_site(),
+    )
+    if seconds is None:
+        return await _updated(loop, request, call)
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await _updated(loop, request, call)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(
+            f"run {request.run!r} has not answered update {call.update!r} within {length_of(timeout)}; it is stored,"
+            " and will be carried out"
+        ) from None
+
+
+async def _updated(loop: FunctionLoop, request: UpdateRequest, call: UpdateCall[Out]) -> Out:
+    # A cancellation does not withdraw the request: otherwise it would be unknown whether the run gets the update.
+    await loop.submit(request)
+    reply, row = await loop.replies.reply(request)
+    if reply.lost is not None:
+        raise_lost(request.run, request.update, reply.lost)
+    if reply.error is not None:
+        raise_update_error(request.run, request.update, reply.error, is_rejected=reply.is_rejected)
+    try:
+        return call.decoded(reply.output or "null")
+    except Exception as error:  # noqa: BLE001  # a user's class may raise anything
+        loop.halt(f"the reply to update {request.update!r} of run {request.run!r}", row, error)
+    return await loop.never()
 
 
 async def cancel_run(run: str | ChildRun[object], /, *, reason: str = "") -> None:

@@ -28,7 +28,7 @@ from holdfast.kernel.commands.browser_sessions import (
     BrowserSessionsTouched,
     BrowserSessionTouch,
 )
-from holdfast.kernel.commands.children import RunDeliver, RunDelivered
+from holdfast.kernel.commands.children import RunDeliver, RunDelivered, UpdateDeliver
 from holdfast.kernel.commands.command import Command, OperatorCommand
 from holdfast.kernel.commands.credentials import (
     CredentialCreate,
@@ -64,6 +64,7 @@ from holdfast.kernel.commands.functions import (
     TopicSend,
     TopicSubscribe,
     TopicUnsubscribe,
+    UpdateSend,
 )
 from holdfast.kernel.commands.jobs import (
     Attempt,
@@ -388,6 +389,8 @@ __all__ = [
     "TriggerResume",
     "TriggerStored",
     "UnresponsiveReaped",
+    "UpdateDeliver",
+    "UpdateSend",
     "WithFollowUp",
     "WorkerAbout",
     "WorkflowRegister",

@@ -33,3 +33,23 @@ class RunDeliver(Command[RunDelivered]):
     """Output of the child run, if it completed."""
     failure: Failure | None = None
     """Why the output cannot be read, a missing blob for example. The parent's stage or call fails with it."""
+
+
+@frozen(kw_only=True)
+class UpdateDeliver(Command[RunDelivered]):
+    """Command to deliver the reply to an update to the run that sent it, and delete the delivery job.
+
+    The newest generation of that run gets it, if it still waits for this reply. Repeating the command is harmless.
+
+    Errors: InvalidCommandError if the job delivers to another run, or the output of a completed update is missing.
+    """
+
+    type: ClassVar[Literal["update.deliver"]] = "update.deliver"
+    job: str
+    """Id of the delivery job of the run that got the update."""
+    run_id: str
+    """Id of the run that sent the update."""
+    output: Payload | None = None
+    """Result of the update, if it is completed."""
+    failure: Failure | None = None
+    """Why the result cannot be read, a missing blob for example. The reply is then lost."""

@@ -153,6 +153,22 @@ class CancelSend:
 
 
 @frozen(kw_only=True)
+class UpdateSend:
+    """Record: send an update to a run of the namespace in the same transaction."""
+
+    tag: ClassVar[str] = "update_send"
+    call: str
+    run_id: str
+    update: str
+    """Class and method of the exposed object, such as `Board.move_to`."""
+    arguments: Payload
+    """JSON object of the arguments by name."""
+    checked: bool = False
+    """Whether the arguments have the types of the update. See `RunUpdate.checked`."""
+    site: str = ""
+
+
+@frozen(kw_only=True)
 class ChannelClose:
     """Record: close a channel. Left out if a message for it arrived after `JobRecord.seen`."""
 
@@ -215,6 +231,7 @@ FunctionRecord: TypeAlias = (
     | ChildStart
     | SignalSend
     | CancelSend
+    | UpdateSend
     | ChannelClose
     | TopicSend
     | TopicSubscribe

@@ -172,9 +172,11 @@ class CarriedUpdate:
     again: int
     """Number of the update's row in the previous generation."""
     key: str | None = None
-    """Idempotency key of the `RunUpdate`."""
+    """Idempotency key of the `RunUpdate`, or the key of an `UpdateSend`."""
     checked: bool = False
     """As in `ChannelMessage`."""
+    sender: str | None = None
+    """Id of the run that sent it; None if no run did."""
 
 
 @frozen(kw_only=True)

@@ -119,6 +119,7 @@ TEXTS: Final[Mapping[str, int]] = {
     "scheduled": _PLACE_MAX,
     "schemas": SCHEMAS_MAX,
     "scopes": NAME_MAX,
+    "sender": ID_MAX,
     "session": _KEY_OF_STORE_MAX,
     "sink": NAME_MAX,
     "sinks": NAME_MAX,

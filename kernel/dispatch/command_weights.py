@@ -27,6 +27,7 @@ from holdfast.kernel.commands import (
     StepFail,
     StepQueue,
     TriggerFire,
+    UpdateSend,
 )
 from holdfast.kernel.history import events
 from holdfast.ports.records.values import Payload
@@ -53,6 +54,8 @@ def weight_of(command: Command[Any]) -> int:
                     weight += _size(child.input)
                 case SignalSend(signal=signal):
                     weight += _size(signal.payload)
+                case UpdateSend(arguments=arguments):
+                    weight += _size(arguments)
                 case _:
                     pass
         return weight

@@ -17,6 +17,7 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     RunDeliver,
     StepQueue,
+    UpdateDeliver,
 )
 from holdfast.kernel.commands.outcomes import ResultRefused
 from holdfast.kernel.history import events
@@ -46,6 +47,8 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
             return attrs.evolve(command, outputs=(), reported=0)
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
+        case UpdateDeliver(output=output) if output is not None:
+            return attrs.evolve(command, output=None, failure=failure)
         case _:
             return None
 

@@ -63,8 +63,16 @@ from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.outputs import Outputs
 from holdfast.kernel.functions.patches import Patches
-from holdfast.kernel.functions.protocol import FunctionContinued, OutputKind, Request, TimerRequest, Turn
+from holdfast.kernel.functions.protocol import (
+    FunctionContinued,
+    OutputKind,
+    Request,
+    TimerRequest,
+    Turn,
+    UpdateRequest,
+)
 from holdfast.kernel.functions.publications import Publications
+from holdfast.kernel.functions.replies import Replies
 from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.functions.sagas import Compensations
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer
@@ -125,6 +133,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "_made_outputs",
         "_made_patches",
         "_made_publications",
+        "_made_replies",
         "_made_saga",
         "_made_updates",
         "_now",
@@ -155,6 +164,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     inboxes = Part(lambda loop: Inboxes(loop.create_future, loop.halt))
     children = Part(lambda loop: Children(loop.create_future))
+    replies = Part(lambda loop: Replies(loop.create_future))
     saga = Part(lambda _: Compensations())
     patches = Part(lambda _: Patches())
     publications = Part(lambda _: Publications())
@@ -214,6 +224,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._refusals = 0
         self._made_inboxes: Inboxes | None = None
         self._made_children: Children | None = None
+        self._made_replies: Replies | None = None
         self._made_patches: Patches | None = None
         self._made_publications: Publications | None = None
         self._made_outputs: Outputs | None = None
@@ -255,12 +266,13 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the function awaits external input: a message, an update, or the end of a child run."""
+        """Whether the function awaits external input: a message, an update, a reply, or the end of a child run."""
         inboxes, children, updates = self._made_inboxes, self._made_children, self._made_updates
         return (
             (inboxes is not None and inboxes.is_waited_for)
             or (children is not None and children.are_waited_for)
             or (updates is not None and updates.are_taken)
+            or bool(self.awaited_replies)
         )
 
     @property
@@ -274,6 +286,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """The ids of the child runs whose ends are awaited."""
         children = self._made_children
         return () if children is None else children.awaited
+
+    @property
+    def awaited_replies(self) -> tuple[UpdateRequest, ...]:
+        """The updates of other runs whose replies are awaited."""
+        replies = self._made_replies
+        return () if replies is None else replies.awaited
 
     @property
     def has_returned(self) -> bool:

@@ -87,6 +87,9 @@ from holdfast.kernel.functions.protocol import (
     TopicSubscribed,
     Turn,
     UpdateReceived,
+    UpdateReplied,
+    UpdateRequest,
+    UpdateSent,
 )
 from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.functions.tasks import RunTask
@@ -104,9 +107,11 @@ from holdfast.ports.errors import (
     InvalidCommandError,
     NondeterminismError,
     RateExceededError,
+    RunNotFoundError,
     SignalRefusedError,
     StorageRefusedError,
     UnreadMessagesError,
+    UpdateRefusedError,
     WorkflowStalledError,
 )
 from holdfast.ports.records.values import Micros
@@ -202,7 +207,7 @@ class FunctionMachine:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the function awaits external input: a message, an update, or the end of a child run."""
+        """Whether the function awaits external input: a message, an update, a reply, or the end of a child run."""
         return self._loop.waits_for_others
 
     @property
@@ -214,6 +219,11 @@ class FunctionMachine:
     def awaited_children(self) -> tuple[str, ...]:
         """The ids of the child runs whose ends are awaited."""
         return self._loop.awaited_children
+
+    @property
+    def awaited_replies(self) -> tuple[UpdateRequest, ...]:
+        """The updates of other runs whose replies are awaited."""
+        return self._loop.awaited_replies
 
     @property
     def waits_at(self) -> Sequence[str]:
@@ -331,6 +341,8 @@ class FunctionMachine:
                 self._put(row)
             case ChildEnded() as ended:
                 self._loop.children.end(ended, row.number, wakes=not self._is_over)
+            case UpdateReplied() as reply:
+                self._loop.replies.arrive(reply, row.number, wakes=not self._is_over)
             case ChannelClosed(channel=channel) as closed:
                 self._loop.inboxes.close(channel)
                 if self._expected(row, closed) is not None:
@@ -537,6 +549,12 @@ class FunctionMachine:
                 self._loop.fail(request.call, ChannelClosedError(run, channel))
             case NotifyRequest(), RunNotified(run=run, error=str(error)):
                 self._loop.fail(request.call, SignalRefusedError(run, error))
+            case UpdateRequest(), UpdateSent(error=None):
+                self._loop.answer(request.call, None)
+            case UpdateRequest(), UpdateSent(run=run, code=RunNotFoundError.code):
+                self._loop.fail(request.call, RunNotFoundError(run))
+            case UpdateRequest(), UpdateSent(run=run, error=str(error)):
+                self._loop.fail(request.call, UpdateRefusedError(run, error))
             case StepRequest(), StepFailed(error=raised):
                 self._keep_arguments(event)
                 self._loop.fail(request.call, error_from(raised))

@@ -98,6 +98,26 @@ class NotifyRequest:
 
 
 @frozen(kw_only=True)
+class UpdateRequest:
+    """A request to send an update to a run. `call` and `site` as in StepRequest."""
+
+    call: str
+    run: str
+    update: str
+    """The name of the update method, such as `Board.move_to`."""
+    text: str
+    """The arguments by name, as JSON text."""
+    site: str = ""
+    checked: bool = False
+    """As in UpdateReceived."""
+
+    @property
+    def what(self) -> str:
+        """A description of the call, for error messages."""
+        return _sent_update_text(self.run, self.update)
+
+
+@frozen(kw_only=True)
 class CloseRequest:
     """A request to close a channel that has no unread messages. `call` and `site` as in StepRequest."""
 
@@ -162,13 +182,16 @@ Request: TypeAlias = (
     | TimerRequest
     | ChildRequest
     | NotifyRequest
+    | UpdateRequest
     | CloseRequest
     | PublishRequest
     | SubscribeRequest
 )
 
 
-RecordedRequest: TypeAlias = ChildRequest | NotifyRequest | CloseRequest | PublishRequest | SubscribeRequest
+RecordedRequest: TypeAlias = (
+    ChildRequest | NotifyRequest | UpdateRequest | CloseRequest | PublishRequest | SubscribeRequest
+)
 """A request that is carried out by the command that records it."""
 
 
@@ -255,6 +278,24 @@ class RunNotified:
 
 
 @frozen(kw_only=True)
+class UpdateSent:
+    """An update was sent to a run."""
+
+    call: str
+    run: str
+    update: str
+    error: str | None = None
+    """Why it could not be sent; None if it was."""
+    code: str | None = None
+    """The code of that error."""
+
+    @property
+    def what(self) -> str:
+        """A description of the call, for error messages."""
+        return _sent_update_text(self.run, self.update)
+
+
+@frozen(kw_only=True)
 class ChannelClosed:
     """A channel was closed: it delivers no more messages."""
 
@@ -292,6 +333,20 @@ class TopicSubscribed:
     def what(self) -> str:
         """A description of the call, for error messages."""
         return _subscription_text(self.channel, is_end=self.is_end)
+
+
+@frozen(kw_only=True)
+class UpdateReplied:
+    """The reply to an update that the function has sent: exactly one of output, error and `lost`."""
+
+    call: str
+    output: str | None = None
+    """The result as JSON text."""
+    error: "Raised | None" = None
+    """What the update raised, or why it was rejected."""
+    is_rejected: bool = False
+    lost: str | None = None
+    """Why there is no reply, and never will be."""
 
 
 @frozen(kw_only=True)
@@ -348,6 +403,7 @@ CallOutcome: TypeAlias = (
     | TimerFired
     | ChildStarted
     | RunNotified
+    | UpdateSent
     | ChannelClosed
     | MessagePublished
     | TopicSubscribed
@@ -355,7 +411,7 @@ CallOutcome: TypeAlias = (
 """The outcome of a call."""
 
 FunctionEvent: TypeAlias = (
-    CallOutcome | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
+    CallOutcome | StepQueued | ChildEnded | UpdateReplied | SignalReceived | UpdateReceived | Cancelling
 )
 """What a durable function receives: a history row in the form in which its machine uses it."""
 
@@ -479,6 +535,10 @@ class Turn:
 
 def _notification_text(run: str, *, is_cancel: bool) -> str:
     return f"that run {run!r} is cancelled" if is_cancel else f"a message to run {run!r}"
+
+
+def _sent_update_text(run: str, update: str) -> str:
+    return f"update {update!r} of run {run!r}"
 
 
 def _subscription_text(channel: str, *, is_end: bool) -> str:

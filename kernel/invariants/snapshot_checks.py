@@ -27,6 +27,7 @@ from holdfast.kernel.invariants.loss_checks import losses_are_counted, suspects_
 from holdfast.kernel.invariants.mailbox_checks import mailbox_fits, messages_go_on
 from holdfast.kernel.invariants.queued_step_checks import step_epochs, steps_are_counted, steps_have_jobs
 from holdfast.kernel.invariants.registry_checks import registrations_exist
+from holdfast.kernel.invariants.reply_checks import replies_come, updates_fit
 from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.run_rate_checks import units_in_periods
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
@@ -60,6 +61,7 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
     of_several = [*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot)]
     of_several += [*gatherings_exist(snapshot), *registrations_exist(snapshot)]
     of_several += topic_violations(snapshot, keys)
+    of_several += replies_come(snapshot)
     of_all = [
         *_slots(snapshot),
         *_rates(snapshot),
@@ -622,6 +624,7 @@ _RULES: Final[Sequence[tuple[str, Callable[[RunView], Iterator[str]]]]] = (
     ("S9", _in_order),
     ("T1", _on_time),
     ("M1", mailbox_fits),
+    ("M3", updates_fit),
 )
 
 

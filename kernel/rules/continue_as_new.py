@@ -4,7 +4,7 @@ Unread messages except those of groups, subscriptions to topics, updates that we
 annotations and the parent run move to it. See docs/decisions/0030.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
 from holdfast.kernel.history import events
@@ -46,10 +46,12 @@ def continue_run(settlement: Settlement) -> Decision[JobSettled]:
     former = state.plan_of(run)
     plan = former if former.base == known.fingerprint else known
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > goes_on.seen)
-    before = _ended(run, goes_on, plan, now)
+    updates = (*goes_on.updates, *_updates_since(unseen))
+    before = _ended(run, goes_on, updates, plan, now)
     fresh = evolve(run, queue_position=rank_of(now, run.priority))
     turn = turn_of_run(state, fresh, plan, now)
-    after = _begun(state, ranked(fresh, turn), run, goes_on, plan, unseen, settlement.ids.new(), now)
+    key = settlement.ids.new()
+    after = _begun(state, ranked(fresh, turn), run, goes_on, updates, plan, unseen, key, now)
     reply = JobSettled(
         status="settled",
         run_status=before.status,
@@ -67,12 +69,15 @@ def continue_run(settlement: Settlement) -> Decision[JobSettled]:
     return Decision(reply, changes, (*before.hints, *after.hints))
 
 
-def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDraft:
-    """End the generation. Its parent waits for the next one instead."""
+def _ended(
+    run: Run, goes_on: ContinuedAsNew, updates: Sequence[CarriedUpdate], plan: Plan, now: Micros
+) -> RunDraft:
+    """End the generation. Its parent, and the senders of these updates, wait for the next one instead."""
     draft = RunDraft(evolve(run, parent=None), now)
     continued = events.RunContinued(generation=run.generation + 1, definition=plan.definition)
     draft.append(continued, payload=goes_on.input)
-    draft.keep_mailbox(evolve(left_behind(draft.mailbox), groups=draft.mailbox.groups))
+    carried = draft.mailbox.without_updates(update.again for update in updates)
+    draft.keep_mailbox(evolve(left_behind(carried), groups=carried.groups))
     draft.end(RunStatus.COMPLETED, cancels={})
     return draft
 
@@ -82,6 +87,7 @@ def _begun(
     fresh: Run,
     run: Run,
     goes_on: ContinuedAsNew,
+    updates: Sequence[CarriedUpdate],
     plan: Plan,
     unseen: tuple[HistoryRow, ...],
     key: str,
@@ -116,7 +122,6 @@ def _begun(
     )
     draft = RunDraft(following, now, is_new=True)
     unread = mailbox_from(run.mailbox).without_groups()
-    updates = (*goes_on.updates, *_updates_since(unseen))
     rows = count_forwarded(unread) + len(updates)
     created = events.RunCreated(
         definition=plan.definition, continues=run.generation, inbox=INPUT_ROW + rows if rows else None
@@ -127,9 +132,15 @@ def _begun(
     draft.keep_mailbox(evolve(draft.mailbox, subscribed=unread.subscribed))
     for update in updates:
         received = events.UpdateReceived(
-            update=update.update, again=update.again, key=update.key, checked=update.checked
+            update=update.update,
+            again=update.again,
+            key=update.key,
+            checked=update.checked,
+            sender=update.sender,
         )
-        draft.append(received, payload=update.arguments)
+        number = draft.append(received, payload=update.arguments)
+        if received.address is not None:
+            draft.keep_mailbox(draft.mailbox.with_update(number, received.address))
     function = plan.function
     for shown in goes_on.published:
         # The function numbers its values from 1, so a recorded value never looks like this one.
@@ -161,6 +172,7 @@ def carried_update(row: HistoryRow) -> CarriedUpdate:
         again=row.number,
         key=received.key,
         checked=received.checked,
+        sender=received.sender,
     )
 
 

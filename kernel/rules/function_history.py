@@ -23,6 +23,7 @@ from holdfast.kernel.commands import (
     TopicSend,
     TopicSubscribe,
     TopicUnsubscribe,
+    UpdateSend,
     merge,
 )
 from holdfast.kernel.history import events, limits
@@ -39,6 +40,7 @@ from holdfast.kernel.rules.leases import find_leased_job, parse_job_id
 from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step
 from holdfast.kernel.rules.retries import fail_inline_step
 from holdfast.kernel.rules.sent_messages import notify_run
+from holdfast.kernel.rules.sent_updates import open_replies, send_update
 from holdfast.kernel.runs.builder import RunDraft, with_received
 from holdfast.kernel.search_results import NewRun
 from holdfast.kernel.state import Decision, Reads, State
@@ -69,7 +71,7 @@ def reads_of_record(command: JobRecord) -> Reads:
             case ChildStart(child=child):
                 new_runs.append(new_run_of(child, command.namespace, key.run))
                 names.append(RunName(command.namespace, child.run_id))
-            case SignalSend(run_id=run_id) | CancelSend(run_id=run_id):
+            case SignalSend(run_id=run_id) | CancelSend(run_id=run_id) | UpdateSend(run_id=run_id):
                 notifies = True
                 names.append(RunName(command.namespace, run_id))
             case StepCancel(job=number):
@@ -123,7 +125,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
             continue
         if isinstance(record, ChildStart) and (events.ChildFailed.type, record.call, 1) in known:
             continue  # it was refused then, and stays so
-        if isinstance(record, SignalSend | CancelSend):
+        if isinstance(record, SignalSend | CancelSend | UpdateSend):
             if record.run_id in notified:
                 continue  # the run was read before this command: one change per run
             notified.add(record.run_id)
@@ -135,6 +137,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
             turns = after_turns(turns, made.changes)
             draft.hints += made.hints
             follow_ups.append(made.reply)
+    open_replies(draft)
     if limits.gets_long(run.last_row, run.last_row + len(draft.rows)):
         draft.append(events.HistoryLong(most=limits.ROWS_MAX))
     reply = JobRecorded(
@@ -197,6 +200,8 @@ def _carry_out(
             return start_child_of_function(state, draft, run, job, record, now, ids, earlier)
         case SignalSend() | CancelSend():
             return notify_run(state, draft, run, job, record, now)
+        case UpdateSend():
+            return send_update(state, draft, run, job, record, now)
         case TopicSend():
             return topics.send(draft, run, job, record, now)
         case TopicSubscribe():
@@ -233,6 +238,7 @@ _TYPES: Final[Mapping[type[FunctionRecord], str]] = {
     ChildStart: events.ChildStarted.type,
     SignalSend: events.SignalSent.type,
     CancelSend: events.CancelSent.type,
+    UpdateSend: events.UpdateSent.type,
     ChannelClose: events.ChannelClosed.type,
     TopicSend: events.MessagePublished.type,
     TopicSubscribe: events.TopicSubscribed.type,

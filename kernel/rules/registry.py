@@ -31,6 +31,7 @@ from holdfast.kernel.rules import (
     runs,
     schedule_starts,
     schedules,
+    sent_updates,
     sessions,
     settlement,
     signals,
@@ -96,6 +97,7 @@ _ALL: Final = (
     _rule(c.JobAdmit, c.JobsAdmitted, admissions.reads_of_admit, admissions.decide_admit),
     _rule(c.RunRepair, c.RunRepaired, repairs.reads_of_repair, repairs.decide_repair),
     _rule(c.RunDeliver, c.RunDelivered, children.reads_of_deliver, children.decide_deliver),
+    _rule(c.UpdateDeliver, c.RunDelivered, sent_updates.reads_of_deliver, sent_updates.decide_deliver),
     _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),
     _rule(

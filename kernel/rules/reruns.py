@@ -175,7 +175,8 @@ def retry_run(
         return None
     ended = RunDraft(evolve(run, parent=None), now)
     fork = plan_fork(run, history, {}, row=1)
-    ended.keep_mailbox(left_behind(ended.mailbox))  # the next attempt has the others
+    # The next attempt has the others, and answers the updates.
+    ended.keep_mailbox(evolve(left_behind(ended.mailbox), updates={}))
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     starts_at = retry_at if retry_at > now else None
     begins = _next_generation(
@@ -279,6 +280,8 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             closed=fork.closed_channels,
             subscribed=tuple(sorted({*stay, *(one.channel for one in fork.subscriptions)})),
             groups=fork.kept_of_groups,
+            updates=fork.updates,
+            sent={} if before.status in TERMINAL else {call: one.key for call, one in fork.sent.items()},
         )
     )
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
@@ -289,7 +292,12 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
                 known[start] = append_start(draft, history[start - 1])
             append_again(draft, row, start=None if start is None else known[start])
             continue
-        draft.append(_again(row), node=row.node, payload=row.payload)
+        event = _again(row)
+        number = draft.append(event, node=row.node, payload=row.payload)
+        if isinstance(event, events.UpdateReceived) and event.address is not None:
+            draft.keep_mailbox(draft.mailbox.with_update(number, event.address))
+    if before.status in TERMINAL:
+        _lose_replies(draft, fork, state.plan_of(run).function)
     # Of an ended run, it has the messages that were delivered before, and gets those that are published from now on.
     changes: tuple[Change, ...] = tuple(
         Insert(subscription_of(run, one, run.created_at + 1, run.created_at))
@@ -303,6 +311,18 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     return changes
 
 
+def _lose_replies(draft: RunDraft, fork: Fork, node: str | None) -> None:
+    """Append that kept updates of an ended run have no reply: replies that arrived after its end were dropped."""
+    for call, sent in fork.sent.items():
+        lost = events.UpdateReplied(
+            call=call,
+            run=sent.run,
+            outcome="lost",
+            message="the run that sent it ended before the reply arrived, and was run again",
+        )
+        draft.append(lost, node=node)
+
+
 def _again(row: HistoryRow) -> events.HistoryEvent:
     """Return the event of a redelivered row with the number that it had."""
     match events.event_of(row):
@@ -311,6 +331,7 @@ def _again(row: HistoryRow) -> events.HistoryEvent:
             | events.FunctionBegan()
             | events.ClockRead()
             | events.PatchMarked()
+            | events.UpdateReplied()
             | events.ChildCompleted()
             | events.ChildFailed()
         ) as event:
@@ -380,9 +401,9 @@ def _ended(
 ) -> RunDraft:
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
-    if begins.fork is not None:  # the new generation has the others
+    if begins.fork is not None:  # the new generation has the others, and answers the updates
         kept = (one.channel for one in begins.fork.subscriptions)
-        draft.keep_mailbox(left_behind(draft.mailbox, kept))
+        draft.keep_mailbox(evolve(left_behind(draft.mailbox, kept), updates={}))
     draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
     message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""

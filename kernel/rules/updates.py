@@ -10,8 +10,8 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
-from holdfast.ports.records.run import TERMINAL, RunName, end_of
-from holdfast.ports.records.values import Micros
+from holdfast.ports.records.run import TERMINAL, Run, RunName, end_of
+from holdfast.ports.records.values import Micros, Payload
 
 UPDATE_MAX: Final = 256
 """Longest name of an update, in characters."""
@@ -27,25 +27,39 @@ def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Deci
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)
-    check_name("the update", command.update)
-    if not 1 <= len(command.update) <= UPDATE_MAX:
-        raise InvalidCommandError(
-            f"an update's name has 1 to {UPDATE_MAX} characters, not {len(command.update)}"
-        )
+    check_update_name(command.update)
     if command.generation is not None and command.generation != run.generation:
         why = f"generation {command.generation} was requested, but {run.generation} is the newest"
         raise UpdateRefusedError(run.id, why)
+    draft = RunDraft(run, now)
+    received = events.UpdateReceived(
+        update=command.update, key=command.idempotency_key, checked=command.checked
+    )
+    number = receive_update(state, draft, run, received, command.arguments, now)
+    reply = RunUpdated(run=run.key, number=number, status=run.status)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def check_update_name(name: str) -> None:
+    """Raise InvalidCommandError if the name of an update is not valid."""
+    check_name("the update", name)
+    if not 1 <= len(name) <= UPDATE_MAX:
+        raise InvalidCommandError(f"an update's name has 1 to {UPDATE_MAX} characters, not {len(name)}")
+
+
+def receive_update(
+    state: State, draft: RunDraft, run: Run, received: events.UpdateReceived, arguments: Payload, now: Micros
+) -> int:
+    """Append an update to the history of a run and wake its function; return the number of its row.
+
+    Raises UpdateRefusedError.
+    """
     plan = state.plan_of(run)
     if plan.function is None:
         why = f"{plan.workflow!r} is a pipeline; only durable functions expose anything"
         raise UpdateRefusedError(run.id, why)
     if run.status in TERMINAL:
         raise UpdateRefusedError(run.id, f"the run {end_of(run.status)}")
-    draft = RunDraft(run, now)
-    received = events.UpdateReceived(
-        update=command.update, key=command.idempotency_key, checked=command.checked
-    )
-    number = draft.append(received, payload=command.arguments)
+    number = draft.append(received, payload=arguments)
     wake_driver(state, draft, run, now)
-    reply = RunUpdated(run=run.key, number=number, status=run.status)
-    return Decision(reply, draft.changes(), tuple(draft.hints))
+    return number

@@ -10,6 +10,7 @@ from holdfast.kernel.history.events import HistoryEvent, SignalReceived, UserEve
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
 from holdfast.kernel.runs.gathered_starts import after_gathering
+from holdfast.kernel.runs.reply_deliveries import ReplyDelivery
 from holdfast.kernel.runs.subscriptions import without_subscriptions
 from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
 from holdfast.ports.changes import (
@@ -431,6 +432,7 @@ class RunDraft:
         self.add_parent_delivery()
         if self._children:
             self._add_delivery_job("null")
+        self._end_updates()
         self._result = result
         self._error = canonical(error) if error else None
         self._ended_at = self._changed_at
@@ -466,8 +468,20 @@ class RunDraft:
         """Open the delivery that closes child runs for which no job of the run waits any more."""
         self._add_delivery_job("null")
 
+    def add_reply_delivery(self, reply: ReplyDelivery) -> None:
+        """Open the delivery of the reply to an update."""
+        self._add_delivery_job(reply.to_text())
+
+    def _end_updates(self) -> None:
+        """Deliver to other runs that their updates get no answer, and forget the updates that this run has sent."""
+        mailbox = self.mailbox
+        if mailbox.updates or mailbox.sent:
+            for address in mailbox.updates.values():
+                self.add_reply_delivery(ReplyDelivery(address=address, outcome="lost"))
+            self.keep_mailbox(evolve(mailbox, updates={}, sent={}))
+
     def _add_delivery_job(self, recipient: str) -> None:
-        """Open a delivery to a parent job, given by its id as JSON text, or to all child runs, given by "null"."""
+        """Open a delivery to a parent job, by its id as JSON text, to all child runs, by "null", or of a reply."""
         run = self._before
         self._last_job += 1
         self._has_deliveries = True

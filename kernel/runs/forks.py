@@ -11,8 +11,9 @@ from typing import Final
 import attrs
 
 from holdfast.kernel.history import events
+from holdfast.kernel.runs.reply_deliveries import UPDATE_CALL
 from holdfast.ports.errors import RerunRefusedError
-from holdfast.ports.mailboxes import GroupMessage, mailbox_from
+from holdfast.ports.mailboxes import GroupMessage, ReplyAddress, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.references import KeptRows
@@ -66,6 +67,19 @@ class RecordedCall:
 
 
 @attrs.frozen(kw_only=True)
+class SentUpdate:
+    """An update that a function has sent to another run.
+
+    Attributes:
+        run: The id of that run.
+        key: The key of the update.
+    """
+
+    run: str
+    key: str
+
+
+@attrs.frozen(kw_only=True)
 class Fork:
     """A planned fork.
 
@@ -84,6 +98,8 @@ class Fork:
         subscriptions: The subscriptions to topics that kept rows have begun and not ended. Of a member of a group it is
             its wait, which ends with its message, also with a redelivered one.
         kept_of_groups: Of the kept messages those of groups, by the numbers of their rows.
+        updates: The updates of other runs in kept rows that no kept row answers, by row number.
+        sent: The updates that kept rows have sent, and whose replies no row has: the run and the key of each, by call.
     """
 
     start: str | None
@@ -98,6 +114,8 @@ class Fork:
     closed_channels: tuple[str, ...] = ()
     subscriptions: tuple[events.TopicSubscribed, ...] = ()
     kept_of_groups: Mapping[int, GroupMessage] = attrs.field(factory=dict[int, GroupMessage])
+    updates: Mapping[int, ReplyAddress] = attrs.field(factory=dict[int, ReplyAddress])
+    sent: Mapping[str, SentUpdate] = attrs.field(factory=dict[str, SentUpdate])
 
 
 def plan_fork(
@@ -162,6 +180,8 @@ def plan_fork(
         ),
         subscriptions=tuple(open_subscriptions((*before, *redelivered))),
         kept_of_groups=_messages_of_groups(before, returned),
+        updates=_open_updates(before),
+        sent={call: sent for call, sent in _open_sent(before).items() if call in _open_sent(history)},
     )
     _check(run, history, fork, children)
     if (cancelled := _first_kept(lost, before)) is not None:
@@ -250,7 +270,13 @@ def _recorded(row: HistoryRow) -> RecordedCall | None:
             call, name, run = event.call, event.workflow, event.run
         case events.ChildFailed(call=str() as call):
             name = event.workflow or ""
-        case events.TimerFired() | events.SignalSent() | events.CancelSent() | events.ChannelClosed():
+        case (
+            events.TimerFired()
+            | events.SignalSent()
+            | events.CancelSent()
+            | events.UpdateSent()
+            | events.ChannelClosed()
+        ):
             call = event.call
         case _:
             return None
@@ -330,12 +356,13 @@ def _redelivered(
     Rejected and failed updates are left out: their callers have got the error.
     """
     kept_children = frozenset(open_children(history[: at - 1]))
+    kept_sent = _open_sent(history[: at - 1])
     refused = set(_refused_updates(history))
     for row in history[at - 1 :]:
         match row.type:
             case events.SignalReceived.type if row.number not in returned:
                 yield row
-            case events.UpdateReceived.type if f"update{row.number}" not in refused:
+            case events.UpdateReceived.type if f"{UPDATE_CALL}{row.number}" not in refused:
                 yield row
             case events.FunctionBegan.type if not begins_anew and events.FunctionBegan.from_row(row).row < at:
                 yield row
@@ -344,10 +371,38 @@ def _redelivered(
             case events.PatchMarked.type if at > 1:
                 # Code before the point may have checked the patch: its row is stored after that code has run.
                 yield row
+            case events.UpdateReplied.type if events.UpdateReplied.from_row(row).call in kept_sent:
+                yield row
             case _ if _ended_child(row) in kept_children:
                 yield row
             case _:
                 pass
+
+
+def _open_updates(history: Iterable[HistoryRow]) -> Mapping[int, ReplyAddress]:
+    """Return the updates of other runs that no row of a history answers, by row number."""
+    found: dict[int, ReplyAddress] = {}
+    for row in history:
+        if row.type == events.UpdateReceived.type:
+            address = events.UpdateReceived.from_row(row).address
+            if address is not None:
+                found[row.number] = address
+        elif row.type in events.UPDATE_ANSWERS:
+            found.pop(int(events.UpdateAnswer.from_row(row).call.removeprefix(UPDATE_CALL)), None)
+    return found
+
+
+def _open_sent(history: Iterable[HistoryRow]) -> Mapping[str, SentUpdate]:
+    """Return the updates that a history has sent and whose replies it does not have, by call."""
+    found: dict[str, SentUpdate] = {}
+    for row in history:
+        if row.type == events.UpdateSent.type:
+            sent = events.UpdateSent.from_row(row)
+            if sent.code is None:
+                found[sent.call] = SentUpdate(run=sent.run, key=f"{row.run}/{sent.call}")
+        elif row.type == events.UpdateReplied.type:
+            found.pop(events.UpdateReplied.from_row(row).call, None)
+    return found
 
 
 def _refused_updates(history: Iterable[HistoryRow]) -> Iterator[str]:

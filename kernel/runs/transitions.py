@@ -171,7 +171,7 @@ JOB_TRANSITIONS: Final[Transitions[JobState]] = Transitions(
         _J.SLEEPING: "waits for a time, a child run or a message",
         _J.LIMITED: "waits for a slot of a concurrency limit or for room under a rate limit",
         _J.PAUSED: _HELD,
-        _J.PENDING_DELIVERY: "delivers the end of its run to other runs; never claimed by a worker",
+        _J.PENDING_DELIVERY: "delivers the end of its run, or a reply, to other runs; never claimed by a worker",
     },
     first={
         _J.QUEUED: "the stage before it is done",
@@ -179,7 +179,7 @@ JOB_TRANSITIONS: Final[Transitions[JobState]] = Transitions(
         _J.SLEEPING: "external work was submitted, or will be polled",
         _J.LIMITED: "it has a limit",
         _J.PAUSED: _HELD,
-        _J.PENDING_DELIVERY: "a run with a parent or children has ended",
+        _J.PENDING_DELIVERY: "a run with a parent or children has ended, or an update of another run has its answer",
     },
     following={
         _J.QUEUED: {
@@ -216,7 +216,7 @@ JOB_TRANSITIONS: Final[Transitions[JobState]] = Transitions(
         _J.SLEEPING: _CHILD_ENDED,
         _J.LIMITED: _CLOSED,
         _J.PAUSED: _CHILD_ENDED,
-        _J.PENDING_DELIVERY: "delivered (run.deliver)",
+        _J.PENDING_DELIVERY: "delivered (run.deliver, update.deliver)",
     },
 )
 """States of jobs."""

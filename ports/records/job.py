@@ -17,7 +17,8 @@ class JobState(StrEnum):
     - `sleeping`: until `wake_at` or, without one, until what it waits for has happened.
     - `limited`: until a slot of its concurrency limit or rate limit is free.
     - `paused`: its run is paused or blocked.
-    - `pending_delivery`: its run has ended, and the result has yet to be delivered to another run. No attempt.
+    - `pending_delivery`: its run has ended or answered an update, and the result is yet to be delivered to another run.
+      No attempt.
     """
 
     SLEEPING = "sleeping"
@@ -37,7 +38,7 @@ class JobKind(StrEnum):
     - `poll`: asks whether external work is done.
     - `cancel`: cancels external work that is no longer needed.
     - `child`: starts a child run and waits for its end.
-    - `deliver`: delivers the end of its run to others.
+    - `deliver`: delivers the end of its run, or the reply to an update, to others.
     - `workflow`: drives a durable function.
     - `step`: runs a step that a durable function has queued.
     """

@@ -19,7 +19,7 @@ from holdfast.kernel.authoring.nodes import PlanNode
 from holdfast.kernel.authoring.parallel_maps import parallel_map
 from holdfast.kernel.authoring.queries import Query, QueryCall, Update, UpdateCall
 from holdfast.kernel.authoring.run_info import CurrentRun, run_info
-from holdfast.kernel.authoring.sent_messages import cancel_run, signal_run
+from holdfast.kernel.authoring.sent_messages import cancel_run, signal_run, update_run
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import StepContext
@@ -71,6 +71,7 @@ __all__ = [
     "register_converter",
     "run_info",
     "signal_run",
+    "update_run",
     "updates_done",
     "wait_until",
 ]

@@ -106,11 +106,13 @@ def _waiting(
 
 
 def _addressed(row: HistoryRow) -> Iterator[str]:
-    """Yield the run that a function signals or cancels in this row: the same commit changes that run."""
+    """Yield the run that a function signals, updates or cancels in this row: the same commit changes that run."""
     if row.type == events.SignalSent.type:
         yield events.SignalSent.from_row(row).run
     elif row.type == events.CancelSent.type:
         yield events.CancelSent.from_row(row).run
+    elif row.type == events.UpdateSent.type:
+        yield events.UpdateSent.from_row(row).run
 
 
 def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from holdfast.testing.simulation.message_workload import draw_messages
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.schedule_workload import draw_schedules
 from holdfast.testing.simulation.topic_workload import draw_topics
+from holdfast.testing.simulation.update_workload import draw_updates
 from holdfast.testing.simulation.workload import draw_workload
 
 Make: TypeAlias = Callable[[Random], tuple[Scenario, Sizes]]
@@ -20,6 +21,7 @@ GATHERING: Final = "gathering"
 LIMITS: Final = "limits"
 MESSAGES: Final = "messages"
 TOPICS: Final = "topics"
+UPDATES: Final = "updates"
 WORKLOADS: Final[Mapping[str, Make]] = {
     RUNS: draw_workload,
     SCHEDULES: draw_schedules,
@@ -27,6 +29,7 @@ WORKLOADS: Final[Mapping[str, Make]] = {
     LIMITS: draw_changed_limits,
     MESSAGES: draw_messages,
     TOPICS: draw_topics,
+    UPDATES: draw_updates,
 }
 
 

@@ -32,6 +32,7 @@ from holdfast.kernel.functions.protocol import (
     SubscribeRequest,
     TimerFired,
     TimerRequest,
+    UpdateRequest,
 )
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import canonical, parse
@@ -94,6 +95,8 @@ def asked_data(asked: Request) -> list[object]:
             return [asked.call, asked.workflow, asked.version, given, asked.run, asked.parent_end]
         case NotifyRequest():
             return [asked.call, asked.run, asked.channel, asked.text]
+        case UpdateRequest():
+            return [asked.call, asked.run, asked.update, _text(asked.text)]
         case CloseRequest():
             return [asked.call, asked.channel]
         case PublishRequest():

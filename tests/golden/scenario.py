@@ -100,6 +100,7 @@ from holdfast.kernel.commands import (
     TriggerPut,
     TriggerRemove,
     TriggerResume,
+    UpdateSend,
     WorkerAbout,
     WorkflowRegister,
     WorkflowSchemas,
@@ -467,6 +468,17 @@ def _a_function_is_asked(world: World, session: str) -> None:
     answer = EventAppend(event=events.UpdateCompleted(call="update2"), payload=payload("a1"))
     world.do(JobRecord(job=again.job, epoch=again.epoch, seen=2, records=(answer,)))
     world.complete(again, 5)
+    world.create("v", workflow="f")
+    world.create("w", workflow="f")
+    sender, receiver = world.claim(session)
+    sent = UpdateSend(call="1", run_id="w", update="Board.move_to", arguments=payload({"field": "e4"}))
+    world.do(JobRecord(job=sender.job, epoch=sender.epoch, seen=1, records=(sent,)))
+    world.settle(sender, FunctionWaiting(seen=2))
+    answers = JobRecord(job=receiver.job, epoch=receiver.epoch, seen=2, records=(answer,))
+    world.do(answers)
+    world.deliver()
+    world.complete(receiver, 5)
+    world.complete(world.claim_one(session), 5)
 
 
 def _steps_are_in_queues(recordings: list[Recording]) -> None:

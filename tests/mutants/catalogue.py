@@ -17,6 +17,7 @@ from tests.mutants.queued_steps import QUEUED_STEPS
 from tests.mutants.runs import RUNS
 from tests.mutants.schedules import SCHEDULES
 from tests.mutants.sent_messages import SENT_MESSAGES
+from tests.mutants.sent_updates import SENT_UPDATES
 from tests.mutants.topic_groups import GROUPS
 from tests.mutants.topics import TOPICS
 from tests.mutants.triggers import TRIGGERS
@@ -36,6 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *BOUNDED_KEYS,
     *LIMITS,
     *SENT_MESSAGES,
+    *SENT_UPDATES,
     *TOPICS,
     *GROUPS,
     *TRIGGERS,

@@ -15,7 +15,7 @@ from holdfast.kernel.history.events.event import (
     OperatorEvent,
     RecordedError,
 )
-from holdfast.ports.mailboxes import GroupMessage
+from holdfast.ports.mailboxes import GroupMessage, ReplyAddress
 from holdfast.ports.structs import frozen
 
 
@@ -194,6 +194,57 @@ class UpdateReceived(OperatorEvent):
     """Whether the sender validated the arguments."""
     again: int | None = None
     """Its number in the previous generation, if the run continued as new or was run again."""
+    sender: str | None = None
+    """The id of the run that sent it; None if no run did. Its key is then that of the sender's call."""
+
+    @property
+    def address(self) -> ReplyAddress | None:
+        """Where the reply goes; None if no run sent it."""
+        return None if self.sender is None else ReplyAddress(self.sender, self.key or "")
+
+
+@frozen(kw_only=True)
+class UpdateSent(LocatedCallEvent):
+    """A durable function sent an update to a run, or could not."""
+
+    type: ClassVar[str] = "update.sent"
+    call_kind: ClassVar[CallKind | None] = "message"
+    reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    run: str
+    """The id of the run."""
+    update: str
+    """Class and method of the object that the run exposes, such as `Board.move_to`."""
+    code: str | None = None
+    """The code of the error with which it was refused; None if it was stored."""
+    message: str | None = None
+    """Why it could not be sent."""
+
+
+@frozen(kw_only=True)
+class UpdateReplied(HistoryEvent):
+    """The reply to an update that a durable function has sent to a run."""
+
+    type: ClassVar[str] = "update.replied"
+    payload: ClassVar[str | None] = "the result"
+    reaches_function: ClassVar[bool] = True
+    call: str
+    """The call that sent the update."""
+    run: str
+    """The id of the run."""
+    outcome: str
+    """`completed`, `failed`, `rejected`; or `lost`: the run ended before that, or the result can't be read."""
+    error: RecordedError | None = None
+    """The error that it raised, or why it was rejected; None if it is completed or lost."""
+    message: str | None = None
+    """Of a lost update, why it has no answer."""
+    again: int | None = None
+    """The number of the row that this one repeats, in a rerun."""
+
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.call, 1
 
 
 @frozen(kw_only=True)

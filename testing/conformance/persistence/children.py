@@ -88,7 +88,8 @@ class Children(PersistenceCase):
         put_jobs(store, *(_pending_delivery(run, number) for run in range(2, 7) for number in (1, 2)))
         assert self._has_pending_deliveries(store)
         put(store, Delete(JOBS, JobKey(a_key(2), 1)), Delete(JOBS, JobKey(a_key(2), 2)))
-        put(store, DeleteJobs(a_key(3)), DeleteJobsOfNode(a_key(4), "bill"), Update(a_job(5, 1)))
+        put(store, *(Delete(JOBS, JobKey(a_key(3), number)) for number in (1, 2)))
+        put(store, DeleteJobsOfNode(a_key(4), "bill"), Update(a_job(5, 1)))
         put(
             store,
             Delete(JOBS, JobKey(a_key(5), 2)),
@@ -102,6 +103,15 @@ class Children(PersistenceCase):
         assert not self._has_pending_deliveries(store)
         put(store, Update(_pending_delivery(1, 1)))
         assert self._has_pending_deliveries(store)
+
+    def test_the_end_of_a_run_keeps_what_it_still_delivers(self, store: Persistence) -> None:
+        """`DeleteJobs`, whether the delivery is older or of the same batch."""
+        put_run(store, a_run(1), a_job(1, 3), _pending_delivery(1))
+        put(store, Insert(_pending_delivery(1, 2)), DeleteJobs(a_key(1)))
+
+        assert self._has_pending_deliveries(store)
+        assert store.read(PendingDeliveries()) == (_pending_delivery(1), _pending_delivery(1, 2))
+        assert jobs_of(store, a_key(1)) == [_pending_delivery(1), _pending_delivery(1, 2)]
 
     def test_a_job_that_is_owed_and_closed_in_one_batch_is_not_owed(self, store: Persistence) -> None:
         """The net effect counts."""

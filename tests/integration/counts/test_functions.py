@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.hosts.execution.child_results import AT_ONCE
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
@@ -22,6 +23,7 @@ from holdfast.kernel.commands import (
     RunSignal,
     SessionOpen,
     SignalSend,
+    UpdateSend,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.history import events
@@ -204,6 +206,35 @@ class Driven:
         answers = self.kernel.dispatch_many(commands)
         assert all(not isinstance(one, CommandError) and one.status == "recorded" for one in answers)
 
+    def update(self) -> None:
+        """Let each run update the next one."""
+        following = (*self.attempts[1:], self.attempts[0])
+        commands = [
+            JobRecord(
+                namespace=self.namespace,
+                job=one.job,
+                epoch=one.epoch,
+                seen=1,
+                records=(
+                    UpdateSend(call="1", run_id=other.run, update="A.b", arguments=Payload(inline="{}")),
+                ),
+            )
+            for one, other in zip(self.attempts, following, strict=True)
+        ]
+        answers = self.kernel.dispatch_many(commands)
+        assert all(not isinstance(one, CommandError) and one.status == "recorded" for one in answers)
+
+    def answer(self) -> None:
+        """Let each run answer the update of the other one."""
+        answer = EventAppend(event=events.UpdateCompleted(call="update2"), payload=Payload(inline="1"))
+        later = EventAppend(event=events.UpdateCompleted(call="update3"), payload=Payload(inline="1"))
+        commands = [
+            JobRecord(namespace=self.namespace, job=one.job, epoch=one.epoch, seen=3, records=(answer, later))
+            for one in self.attempts
+        ]
+        answers = self.kernel.dispatch_many(commands)
+        assert all(not isinstance(one, CommandError) and one.status == "recorded" for one in answers)
+
     def park(self) -> None:
         commands = [
             JobSettle(namespace=self.namespace, job=one.job, epoch=one.epoch, outcome=FunctionWaiting(seen=1))
@@ -219,6 +250,11 @@ def costs(open_engine: OpenEngine, statements: Statements, what: str, runs: int)
     driven = Driven(engine.kernel, engine.core.namespace, runs)
     if what == "record again":
         driven.record("1")
+    if what in {"answer", "deliver"}:
+        engine.client.deliver_child_results()  # those of other tests
+        driven.update()
+    if what == "deliver":
+        driven.answer()
     with statements.of() as counted:
         match what:
             case "record":
@@ -229,12 +265,18 @@ def costs(open_engine: OpenEngine, statements: Statements, what: str, runs: int)
                 driven.look()
             case "signal":
                 driven.signal()
+            case "update":
+                driven.update()
+            case "answer":
+                driven.answer()
+            case "deliver":
+                assert engine.client.deliver_child_results() == runs
             case _:
                 driven.park()
     return counted.queries, counted.commits
 
 
-@pytest.mark.parametrize("what", ["record", "record again", "look", "park", "signal"])
+@pytest.mark.parametrize("what", ["record", "record again", "look", "park", "signal", "update", "answer"])
 def test_many_cost_as_many_statements_as_few(
     open_engine: OpenEngine, statements: Statements, what: str
 ) -> None:
@@ -242,7 +284,16 @@ def test_many_cost_as_many_statements_as_few(
     many, more_commits = costs(open_engine, statements, what, MANY)
     assert few == many
     assert commits == more_commits == 1
-    assert many <= {"record": 7, "record again": 7, "look": 4, "park": 6, "signal": 6}[what]
+    most = {"record": 7, "record again": 7, "look": 4, "park": 6, "signal": 6, "update": 6, "answer": 6}
+    assert many <= most[what]
+
+
+def test_a_hundred_replies_cost_as_much_as_a_few(open_engine: OpenEngine, statements: Statements) -> None:
+    few, commits = costs(open_engine, statements, "deliver", FEW)
+    many, more_commits = costs(open_engine, statements, "deliver", AT_ONCE)
+    assert (few, commits) == (many, more_commits)
+    assert commits == 1
+    assert many <= 12
 
 
 @pytest.mark.parametrize("steps", [FEW, STEPS_MANY])

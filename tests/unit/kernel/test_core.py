@@ -30,6 +30,7 @@ FOUNDATIONS: Final = (
         "dispatch/job_execution",
         "runs/external_work",
         "runs/gathered_starts",
+        "runs/reply_deliveries",
         "runs/subscriptions",
     ),
 )

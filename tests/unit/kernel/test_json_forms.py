@@ -178,6 +178,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.UpdateDeliver(job="r.2", run_id="x", output=Payload(inline="1")),
+        (
+            '{"failure":null,"idempotency_key":null,"job":"r.2","namespace":"default",'
+            '"output":{"blob":null,"inline":"1"},"run_id":"x","type":"update.deliver"}'
+        ),
+    ),
+    (
         c.StagePollSuspended(),
         '{"idempotency_key":null,"limit":500,"namespace":"default","type":"stage.poll_suspended"}',
     ),
@@ -317,7 +324,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"input":{"blob":null,"inline":"1"},"kind":"continued_as_new","published":[{"name":"page",'
             '"value":{"blob":null,"inline":"7"}}],"seen":4,"updates":[{"again":3,"arguments":{"blob":null,'
-            '"inline":"{}"},"checked":false,"key":"k","update":"B.add"}],"version":"1","workflow":"w"},'
+            '"inline":"{}"},"checked":false,"key":"k","sender":null,"update":"B.add"}],"version":"1","workflow":"w"},'
             '"outputs":[],"received":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),

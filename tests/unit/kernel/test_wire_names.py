@@ -42,7 +42,7 @@ def test_commands() -> None:
         schedule.fire schedule.pause schedule.put schedule.remove schedule.replan schedule.resume schedule.trigger
         session.close session.open session.reap session.renew sink.register sink.remove stage.poll_suspended
         stage.wake topic.deliver topic.publish trigger.fire trigger.pause trigger.put trigger.remove trigger.resume
-        workflow.register
+        update.deliver workflow.register
     """)
 
 
@@ -100,7 +100,7 @@ def test_rows_of_histories() -> None:
         stage.started stage.suspended stage.tested start.received step.cancelled step.completed step.failed
         step.queued step.retrying step.started timer.fired topic.subscribed topic.unsubscribed
         update.completed update.failed update.received
-        update.rejected value.published
+        update.rejected update.replied update.sent value.published
     """)
 
 

@@ -36,6 +36,7 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionReap,
     StageSuspended,
+    UpdateDeliver,
 )
 from holdfast.kernel.dispatch.decision_records import Recording, recording_decisions
 from holdfast.kernel.dispatch.kernel import Executor, Kernel, decide_plainly
@@ -52,6 +53,7 @@ from holdfast.kernel.pipelines.plan import (
     RetryPolicy,
     StagePlan,
 )
+from holdfast.kernel.runs.reply_deliveries import ReplyDelivery, reply_delivery_of
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
@@ -346,11 +348,21 @@ class World:
         while owed := self.store.read(PendingDeliveries()):
             for job in owed:
                 run = self.tables().runs[job.run]
+                reply = reply_delivery_of(job)
+                if reply is not None:
+                    delivered.append(self.do(self._delivered_reply(job, run, reply)))
+                    continue
                 parent = cast("str | None", parse(job.input))
                 gave = parent is not None and run.result is not None
                 output = payload(self.value(run.key, run.result or "")) if gave else None
                 delivered.append(self.do(RunDeliver(job=job.key.text, parent=parent, output=output)))
         return delivered
+
+    def _delivered_reply(self, job: Job, run: Run, reply: ReplyDelivery) -> UpdateDeliver:
+        rows = (row for row in self.tables().history[run.key] if row.number == reply.row)
+        row = next(rows, None)
+        output = None if row is None else row.payload
+        return UpdateDeliver(job=job.key.text, run_id=reply.address.sender, output=output)
 
     def fail(self, attempt: Attempt, *, retryable: bool = True, code: str = "oops") -> JobSettled:
         return self.settle(attempt, failed(retryable=retryable, code=code))

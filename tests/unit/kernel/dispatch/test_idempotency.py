@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     CredentialRotate,
     CredentialTouch,
     DeadLetterReplay,
+    EventAppend,
     FunctionWaiting,
     JobAdmit,
     JobClaim,
@@ -81,11 +82,14 @@ from holdfast.kernel.commands import (
     TriggerPut,
     TriggerRemove,
     TriggerResume,
+    UpdateDeliver,
+    UpdateSend,
     WorkflowRegister,
     WorkflowSchemas,
 )
 from holdfast.kernel.commands.codec import reply_json
 from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX
+from holdfast.kernel.history import events
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.kernel.rules.registry import RULES
 from holdfast.kernel.schedules.row_data import timing_of
@@ -223,9 +227,19 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield settling(driven, FunctionWaiting(seen=2, wake_at=world.now))
     yield RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1)))
     yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
-    world.wait(1)
-    world.wake_due()
-    goes_on = ContinuedAsNew(workflow="f", version="1", input=payload(2), seen=3)
+    answering = world.claim_one(session)
+    world.create("g", workflow="f")
+    sender = world.claim_one(session)
+    sent = UpdateSend(call="1", run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
+    world.do(JobRecord(job=sender.job, epoch=sender.epoch, seen=1, records=(sent,)))
+    answer = EventAppend(event=events.UpdateCompleted(call="update5"), payload=payload("a1"))
+    world.do(JobRecord(job=answering.job, epoch=answering.epoch, seen=5, records=(answer,)))
+    of_receiver = world.run("f").key
+    owed = next(job for job in world.store.read(PendingDeliveries()) if job.run == of_receiver)
+    yield UpdateDeliver(job=owed.key.text, run_id="g", output=payload("a1"))
+    world.settle(answering, FunctionWaiting(seen=6))
+    world.do(RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1))))
+    goes_on = ContinuedAsNew(workflow="f", version="1", input=payload(2), seen=7)
     yield settling(world.claim_one(session), goes_on)
     start = RunCreate(workflow="w", input=payload(1))
     yield SchedulePut(schedule="s", start=start, timing=timing_of([Every(timedelta(seconds=1))]))

@@ -262,6 +262,7 @@ def test_the_kinds_of_calls_are_these() -> None:
         "child.failed": "run",
         "signal.sent": "message",
         "cancel.sent": "message",
+        "update.sent": "message",
         "channel.closed": "channel",
         "message.published": "topic",
         "topic.subscribed": "topic",
