@@ -142,13 +142,13 @@ TOPICS: Final = (
         ),
         Edit(
             "kernel/rules/reruns.py",
-            "        draft.keep_mailbox(left_behind(draft.mailbox, kept))\n",
-            "        assert kept\n",
+            "left_behind(draft.mailbox, kept), updates={}",
+            "draft.mailbox, updates={} if kept else {}",
         ),
         Edit(
             "kernel/rules/reruns.py",
-            "    ended.keep_mailbox(left_behind(ended.mailbox))  # the next attempt has the others\n",
-            "",
+            "left_behind(ended.mailbox), updates={}",
+            "ended.mailbox, updates={}",
         ),
     ),
 )
