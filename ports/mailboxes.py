@@ -169,15 +169,13 @@ def mailbox_from(text: str | None) -> Mailbox:
     starts = cast("Sequence[tuple[int, int]]", fields.get("starts", ()))
     updates = cast("Sequence[tuple[int, str, str]]", fields.get("updates", ()))
     sent = cast("Sequence[tuple[str, str]]", fields.get("sent", ()))
+    groups = cast("Sequence[tuple[int, str, str, str, int]]", fields.get("groups", ()))
     return Mailbox(
         unread=tuple(chain.from_iterable(range(first, last + 1) for first, last in spans)),
         starts=dict(starts),
         closed=tuple(cast("Sequence[str]", fields.get("closed", ()))),
         subscribed=tuple(cast("Sequence[str]", fields.get("subscribed", ()))),
-        groups={
-            number: GroupMessage(*message)
-            for number, *message in cast("Sequence[tuple[int, str, str, str, int]]", fields.get("groups", ()))
-        },
+        groups={one[0]: GroupMessage(*one[1:]) for one in groups},
         returned=tuple(cast("Sequence[int]", fields.get("returned", ()))),
         updates={number: ReplyAddress(sender, key) for number, sender, key in updates},
         sent=dict(sent),

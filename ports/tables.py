@@ -286,5 +286,7 @@ StoredRecord: TypeAlias = (
     | TopicRow
     | TopicMessageRow
     | SubscriptionRow
+    | GroupRow
+    | ReturnedRow
 )
 """A record that is a row of its own."""

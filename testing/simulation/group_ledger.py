@@ -85,9 +85,9 @@ class GroupLedger:
                 yield f"X9: run {run.key} has ended, and keeps the messages {dict(mailbox.groups)} of groups"
             rows = {row.number: row for row in tables.whole_history(run)} if mailbox.returned else {}
             for number in mailbox.returned:
-                message = events.SignalReceived.from_row(rows[number]).of_group
-                assert message is not None
-                left[GroupName(run.namespace, message.topic, message.group_key), message.number] += 1
+                one = events.SignalReceived.from_row(rows[number]).of_group
+                assert one is not None
+                left[GroupName(run.namespace, one.topic, one.group_key), one.number] += 1
         for name, times in sorted(left.items()):
             if self._returns[name] != times:
                 what = f"message {name[1]} of group {name[0].group_key} was left unread by {times} members"

@@ -52,23 +52,23 @@ def world() -> World:
 
 
 def waiting(
-    call: str = "1", *, group: str = GROUP, since: Micros | None = 0, **selected: str
+    call: str = "1", *, group: str = GROUP, since: Micros | None = 0, country: str | None = None
 ) -> TopicSubscribe:
     """The record of a member that waits for its next message."""
     return TopicSubscribe(
         call=call,
         topic=TOPIC,
         channel=group_channel_of(TOPIC, group, call),
-        selection=selection_text(selected),
+        selection=selection_text({} if country is None else {"country": country}),
         group=group,
         since=since,
     )
 
 
-def member(world: World, name: str, *, group: str = GROUP, **selected: str) -> Attempt:
+def member(world: World, name: str, *, group: str = GROUP, country: str | None = None) -> Attempt:
     """A function that waits for the next message of a group, since later than those before it."""
     attempt = function(world, name)
-    record(world, attempt, waiting(group=group, **selected))
+    record(world, attempt, waiting(group=group, country=country))
     world.settle(attempt, FunctionWaiting(seen=world.run(name).last_row))
     world.wait(1)
     return attempt
