@@ -6,7 +6,7 @@ message that the group selects was handed out, went back, or is still to be hand
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
@@ -21,8 +21,6 @@ from holdfast.testing.simulation.store import Commit
 
 Messages: TypeAlias = Mapping[TopicName, Mapping[int, TopicMessageRow]]
 """The messages of topics that have a number, by number, also those that were deleted."""
-_IN_GROUP: Final = None
-"""The place of a message that went back."""
 
 
 class GroupLedger:
@@ -54,10 +52,10 @@ class GroupLedger:
 
     def _go_back(self, row: ReturnedRow) -> Iterator[Violation]:
         name = GroupName(row.namespace, row.topic, row.group_key), row.number
-        if self._places.get(name) is _IN_GROUP:
+        if self._places.get(name) is None:
             what = f"message {row.number} of group {row.group_key} went back, but no member has it"
             yield Violation("X9", row.topic, what)
-        self._places[name] = _IN_GROUP
+        self._places[name] = None  # it is in the group
         self._returns[name] += 1
         self.seen["went back"] += 1
 
@@ -67,7 +65,7 @@ class GroupLedger:
         name = GroupName(run.namespace, event.topic, event.group_key), event.number
         holder = self._places.get(name)
         what = f"message {event.number} of group {event.group_key} was handed to {run.id}"
-        if event.again is None and holder is not _IN_GROUP:
+        if event.again is None and holder is not None:
             yield Violation("X9", event.topic, f"{what}, but {holder.id} has it")
         if event.again is not None and holder != run:
             yield Violation("X9", event.topic, f"{what} again, which does not have it")
