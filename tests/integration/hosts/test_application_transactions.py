@@ -75,10 +75,17 @@ async def report(order: int) -> int:
     return order
 
 
+_IN_FAST_SUITE: Final = ("Session", "AsyncSession", "psycopg", "Django")
+"""One way for each kind of code: sync and async, with SQLAlchemy and without."""
+
+
+def _marks(store: str, kind: str) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.service] if store == "postgres" else []
+    return marks if kind in _IN_FAST_SUITE else [*marks, pytest.mark.slow]
+
+
 _PAIRS: Final = [
-    pytest.param(
-        (store, kind), marks=pytest.mark.service if store == "postgres" else (), id=f"{store}-{kind}"
-    )
+    pytest.param((store, kind), marks=_marks(store, kind), id=f"{store}-{kind}")
     for store in ("sqlite", "postgres")
     for kind in KINDS
     if store == "postgres" or kind not in ONLY_POSTGRES
