@@ -1,6 +1,7 @@
 """The commands `holdfast topic list` and `publish`."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 from rich.text import Text
@@ -11,7 +12,10 @@ from holdfast.hosts.cli.filter_options import named_texts
 from holdfast.hosts.cli.run_messages import message_argument
 from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.kernel.authoring.topics import TopicMessage
+from holdfast.kernel.commands.topics import KEEP_DEFAULT, KEEP_LAST_MAX, KEEP_MAX
 from holdfast.ports.queries.topics import COUNTED_MAX
+
+_SECOND: Final = 1_000_000  # in microseconds
 
 
 @engine_command("list", "[ENGINE]")
@@ -85,9 +89,27 @@ def _count(number: int) -> str:
     metavar="ID",
     help="The id of the message in its topic: repeating the command with it publishes nothing more.",
 )
+@click.option(
+    "--keep",
+    type=click.FloatRange(0, KEEP_MAX / _SECOND, min_open=True),
+    metavar="SECONDS",
+    help="How long the message is kept for later subscriptions; 7 days if omitted.",
+)
+@click.option(
+    "--keep-last",
+    type=click.IntRange(1, KEEP_LAST_MAX),
+    metavar="N",
+    help="How many messages of the topic are kept for later subscriptions at most.",
+)
 @engine_options
 def publish_command(
-    *, screen: Screen, target: Target, attributes: tuple[str, ...], message_id: str | None
+    *,
+    screen: Screen,
+    target: Target,
+    attributes: tuple[str, ...],
+    message_id: str | None,
+    keep: float | None,
+    keep_last: int | None,
 ) -> None:
     """Publish a message to a topic: every run that has subscribed to it gets it.
 
@@ -95,7 +117,13 @@ def publish_command(
     it when it receives it, and the run's history records that.
     """
     spec, (name, text) = target.split("NAME", "MESSAGE")
-    message = TopicMessage(name, message_argument(text), attributes=named_texts(attributes))
+    message = TopicMessage(
+        name,
+        message_argument(text),
+        attributes=named_texts(attributes),
+        keep=KEEP_DEFAULT if keep is None else max(1, round(keep * _SECOND)),
+        keep_last=keep_last,
+    )
     with target.backend_at(spec) as backend:
         sent = backend.api.publish(message, id=message_id)
     if sent.published:

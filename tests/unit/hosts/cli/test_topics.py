@@ -33,6 +33,14 @@ def test_a_message_is_published_once_and_its_topic_is_listed(holdfast: CommandLi
     ]
 
 
+def test_a_topic_keeps_as_much_as_its_messages_say(holdfast: CommandLine) -> None:
+    for number in range(3):
+        holdfast("topic", "publish", ENGINE, "orders", str(number), "--keep-last", "2", "--keep", "60.5")
+    holdfast("topic", "publish", ENGINE, "orders", "4")  # a delivery deletes what the one before left
+    (topic,) = holdfast("topic", "list", ENGINE, "--json").json
+    assert (topic["last"], topic["messages"]) == (4, 3)
+
+
 def test_groups_are_listed_below_their_topics(holdfast: CommandLine) -> None:
     with holdfast.working():
         holdfast.engine().sync.start(share("nz"), id="run")
@@ -60,6 +68,8 @@ def test_topics_are_listed_page_by_page(holdfast: CommandLine) -> None:
         (("orders", "1", "--attribute", "country"), "write NAME=TEXT"),
         (("orders", "1", "--attribute", "a=1", "--attribute", "a=2"), "'a' is repeated"),
         (("orders", "1", "--id", "x" * 257), "a text of 1 to 256 characters"),
+        (("orders", "1", "--keep", "0"), "--keep"),
+        (("orders", "1", "--keep-last", "0"), "--keep-last"),
         (
             ("orders", "1", *(word for name in "abcde" for word in ("--attribute", f"{name}=x"))),
             "at most 4 texts",
