@@ -164,8 +164,8 @@ class TopicGroup(Generic[Out]):
         recorded; the run then waits anew, with the whole timeout.
 
         Args:
-            timeout: How long to wait, a timedelta or a number of seconds. A message is handed out once the wait is stored:
-                a second is short, and with zero there is none.
+            timeout: How long to wait, a timedelta or a number of seconds. A message is handed out once the wait is
+                stored: a second is short, and with zero there is none.
             since: Where a group begins that does not exist yet: with messages that were published from this instant on,
                 as far as the topic keeps them. By default from the start of the run's generation on.
 
