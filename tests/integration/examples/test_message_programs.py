@@ -110,8 +110,9 @@ def open_engine(url: str, namespace: str, *interceptors: Interceptor) -> Engine:
 def uses(url: str) -> Generator[dict[str, Use]]:
     """Yield what an application does with each program, by the name of the program."""
     database = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    own: dict[str, Use] = {"outbox": lambda engine: outbox.use(engine, database)}
-    yield {name: own[name] if name in own else module.use for name, module in MODULES.items()}
+    found: dict[str, Use] = {name: module.use for name, module in MODULES.items()}
+    found["outbox"] = lambda engine: outbox.use(engine, database)
+    yield found
     database.dispose()
 
 
