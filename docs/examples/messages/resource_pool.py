@@ -1,32 +1,10 @@
-"""A pool lends named resources to runs: who asks first gets the next one that is free, and gives it back."""
+"""Runs borrow named resources: the one that has waited longest gets the next one that is free, and gives it back."""
 
-import asyncio
 from datetime import timedelta
 
-from holdfast import Channel, Engine, Worker, step, workflow
-from holdfast.workflows import signal_run, wait_until
+from holdfast import Engine, SyncEngine, Topic, Worker, step, workflow
 
-wanted = Channel("wanted", str)
-granted = Channel("granted", str)
-returned = Channel("returned", str)
-
-
-@workflow
-async def pool(resources: list[str]) -> None:
-    free = list(resources)
-
-    async def lend() -> None:
-        while True:
-            request = await wanted.receive_message()
-            await wait_until(lambda: free)
-            assert request.sender is not None
-            await signal_run(request.sender, granted(free.pop(0)))
-
-    async def take_back() -> None:
-        while True:
-            free.append(await returned.receive())
-
-    await asyncio.gather(lend(), take_back())
+free = Topic("free-printers", str)
 
 
 @step
@@ -36,21 +14,26 @@ def print_on(printer: str, page: str) -> str:
 
 @workflow
 async def job(page: str) -> str:
-    await signal_run("printers", wanted(page))
-    printer = await granted.receive(timeout=timedelta(hours=1))
+    printer = await free.group("jobs").receive(timeout=timedelta(hours=1))
     try:
         return await print_on(printer, page)
     finally:
-        await signal_run("printers", returned(printer))
+        await free.publish(printer)
+
+
+WORKFLOWS = (job,)
+
+
+def use(engine: SyncEngine) -> list[str]:
+    jobs = [engine.start(job(f"page {number}")) for number in range(5)]
+    for printer in ("left", "right"):
+        engine.publish(free(printer), id=printer)
+    return [one.result().split(" on ")[0] for one in jobs]
 
 
 def main() -> None:
-    with Engine.open("sqlite:///pool.db", workflows=[pool, job]).sync as engine, Worker(engine):
-        printers = engine.start(pool(["left", "right"]), id="printers")
-        jobs = [engine.start(job(f"page {number}")) for number in range(5)]
-        pages = [one.result() for one in jobs]
-        print(sorted(page.split(" on ")[0] for page in pages))
-        printers.cancel()
+    with Engine.open("sqlite:///pool.db", workflows=WORKFLOWS).sync as engine, Worker(engine):
+        print(use(engine))
 
 
 if __name__ == "__main__":

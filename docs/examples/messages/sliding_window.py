@@ -1,6 +1,6 @@
 """A batch of records, each a child run: at most three at once, and a history that never grows beyond a page."""
 
-from holdfast import Engine, Worker, continue_as_new, step, workflow
+from holdfast import Engine, SyncEngine, Worker, continue_as_new, step, workflow
 from holdfast.workflows import parallel_map
 
 PAGE = 20
@@ -12,9 +12,14 @@ def load(first: int, end: int) -> list[int]:
     return list(range(first, min(first + PAGE, end)))
 
 
+@step
+def square(record: int) -> int:
+    return record * record
+
+
 @workflow
 async def process(record: int) -> int:
-    return record * record
+    return await square(record)
 
 
 @workflow
@@ -26,10 +31,17 @@ async def batch(first: int, end: int, total: int = 0) -> int:
     return await continue_as_new(batch(first + PAGE, end, total))
 
 
+WORKFLOWS = (batch, process)
+
+
+def use(engine: SyncEngine) -> str:
+    run = engine.start(batch(0, 50), id="squares")
+    return f"{run.result()} in {run.info().generation} generations"
+
+
 def main() -> None:
-    with Engine.open("sqlite:///window.db", workflows=[batch, process]).sync as engine, Worker(engine):
-        run = engine.start(batch(0, 50), id="squares")
-        print(run.result(), "in", run.info().generation, "generations")
+    with Engine.open("sqlite:///window.db", workflows=WORKFLOWS).sync as engine, Worker(engine):
+        print(use(engine))
 
 
 if __name__ == "__main__":
