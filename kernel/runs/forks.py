@@ -503,15 +503,21 @@ def _ended_child(row: HistoryRow) -> str | None:
 
 
 def open_subscriptions(history: Iterable[HistoryRow]) -> Iterator[events.TopicSubscribed]:
-    """Yield the subscriptions to topics that rows of a history have begun and not ended, by channel."""
+    """Yield the subscriptions to topics that rows of a history have begun and not ended, by channel.
+
+    A member of a group waits no more once its channel has a message, also if a rerun had that before the call.
+    """
     found: dict[str, events.TopicSubscribed] = {}
+    over: set[str] = set()
     for row in history:
         if row.type == events.TopicSubscribed.type:
             subscribed = events.TopicSubscribed.from_row(row)
-            found[subscribed.channel] = subscribed
+            if subscribed.channel not in over:
+                found[subscribed.channel] = subscribed
         elif row.type == events.SignalReceived.type:
             message = events.SignalReceived.from_row(row)
             if message.group_key is not None:
+                over.add(message.channel)
                 found.pop(message.channel, None)
         elif row.type == events.TopicUnsubscribed.type:
             found.pop(events.TopicUnsubscribed.from_row(row).channel, None)

@@ -247,6 +247,27 @@ def test_the_next_attempt_of_a_run_has_the_messages_of_the_one_before() -> None:
     assert taken(world, "c", "d") == [["1"], ["2"]]
 
 
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_generation_that_has_its_message_again_waits_for_no_other(fork: bool) -> None:
+    """Nor does a rerun that keeps the rows of its call: another message would be held until the run ends."""
+    world = World(pipeline(attrs.evolve(stage("f", attempts=2), function=True), workflow="f"))
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1")
+    deliver(world)
+    world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+    again = world.claim_one(world.open())
+    record(world, again, waiting("1"), seen=world.run("a").last_row)
+    if fork:
+        world.do(RunRerunFrom(run_id="a", row=world.run("a").last_row + 1))
+    publish(world, "2")
+    deliver(world)
+    assert taken(world, "a") == [[] if fork else ["1"]]
+    member(world, "b")
+    deliver(world)
+    assert taken(world, "b") == [["2"]]
+
+
 @pytest.mark.parametrize("is_active", [True, False])
 def test_a_rerun_from_a_row_has_the_waits_and_messages_of_the_rows_that_it_keeps(
     world: World, is_active: bool
