@@ -280,6 +280,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             closed=fork.closed_channels,
             subscribed=tuple(sorted({*stay, *(one.channel for one in fork.subscriptions)})),
             groups=fork.kept_of_groups,
+            returned=fork.returned,
             updates=fork.updates,
             sent={} if before.status in TERMINAL else {call: one.key for call, one in fork.sent.items()},
         )

@@ -326,7 +326,13 @@ def test_a_rerun_may_keep_a_message_that_went_back_before(world: World) -> None:
     member(world, "c")
     deliver(world)
     assert taken(world, "b", "c") == [["1"], []]
-    assert mailbox_from(world.run("a").mailbox).groups == {}
+    assert mailbox_from(world.run("a").mailbox).unread == ()
+    world.do(RunRerunFrom(run_id="a", row=1))
+    assert taken(world, "a") == [[]]
+    world.do(RunTerminate(run_id="a"))
+    member(world, "d")
+    deliver(world)
+    assert taken(world, "d") == [[]]
 
 
 def test_more_members_and_messages_than_one_transaction_takes(world: World) -> None:
