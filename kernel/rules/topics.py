@@ -110,7 +110,8 @@ def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe, now: 
         site=record.site,
     )
     draft.append(event, node=job.node)
-    if any(one.channel == channel for one in draft.mailbox.groups.values()):
+    mailbox = draft.mailbox
+    if channel in {*(one.channel for one in mailbox.groups.values()), *mailbox.read_before.values()}:
         return Decision(NO_FOLLOW_UP)
     draft.keep_mailbox(draft.mailbox.subscribe(channel))
     since = run.created_at if record.since is None else record.since

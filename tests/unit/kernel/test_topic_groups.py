@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
     Failure,
     FunctionWaiting,
     JobRecord,
+    RunCreate,
     RunRerunFrom,
     RunTerminate,
     TopicDeliver,
@@ -266,6 +267,36 @@ def test_a_generation_that_has_its_message_again_waits_for_no_other(fork: bool) 
     member(world, "b")
     deliver(world)
     assert taken(world, "b") == [["2"]]
+
+
+@pytest.mark.parametrize("ends", ["completed", "retried", "replaced", "replaced, kept"])
+def test_what_a_run_has_read_stays_with_its_next_generations(ends: str) -> None:
+    """They have it again, and do not give it back, nor to a start under the same id."""
+    attempts = 2 if ends == "retried" else 1
+    world = World(pipeline(attrs.evolve(stage("f", attempts=attempts), function=True), workflow="f"))
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1")
+    deliver(world)
+    world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=3, received=(3,), records=()))
+    match ends:
+        case "completed":
+            world.settle(attempt, Completed(output=payload(1)))
+            world.do(RunRerunFrom(run_id="a", stage="f"))
+        case "retried":
+            world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+        case _:
+            world.do(RunRerunFrom(run_id="a", row=4 if "kept" in ends else 1))
+    assert taken(world, "a") == [[] if "kept" in ends else ["1"]]
+    again = world.claim_one(world.open())
+    end = TopicUnsubscribe(call="2", topic=TOPIC, channel="group:orders/packers@1")
+    record(world, again, end, seen=world.run("a").last_row)
+    world.do(RunTerminate(run_id="a"))
+    member(world, "b")
+    deliver(world)
+    assert taken(world, "b") == [[]]
+    world.do(RunCreate(workflow="f", id="a", input=payload(1), if_ended="rerun"))
+    assert taken(world, "a") == [[]]
 
 
 @pytest.mark.parametrize("is_active", [True, False])
