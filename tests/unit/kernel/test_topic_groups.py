@@ -20,11 +20,18 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     RunTerminate,
     TopicDeliver,
+    TopicPublish,
     TopicSubscribe,
     TopicUnsubscribe,
 )
 from holdfast.kernel.history import events
-from holdfast.kernel.topics.selections import group_channel_of, group_key_of, selection_text
+from holdfast.kernel.topics.selections import (
+    GROUP_MAX,
+    TOPIC_MAX,
+    group_channel_of,
+    group_key_of,
+    selection_text,
+)
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Persistence
@@ -35,6 +42,7 @@ from tests.unit.kernel.topic_worlds import (
     Racing,
     deliver,
     function,
+    message,
     new_world,
     publish,
     received,
@@ -427,6 +435,18 @@ def test_a_wait_that_is_not_valid_is_refused(world: World, wrong: TopicSubscribe
     attempt = function(world, "a")
     with world.unchanged(), pytest.raises(InvalidCommandError):
         record(world, attempt, wrong)
+
+
+def test_the_names_of_a_topic_a_group_and_a_call_may_be_long(world: World) -> None:
+    topic, group, call = "t" * TOPIC_MAX, "g" * GROUP_MAX, ".".join(["10"] * 20)
+    channel = group_channel_of(topic, group, call)
+    attempt = function(world, "a")
+    record(world, attempt, TopicSubscribe(call=call, topic=topic, channel=channel, group=group, since=0))
+    new = attrs.evolve(message("1"), topic=topic)
+    world.do(TopicPublish(message=new, id="1"))
+    world.do(TopicDeliver(topic=topic))
+    record(world, attempt, TopicUnsubscribe(call="2", topic=topic, channel=channel), seen=3)
+    assert [name.topic for name in world.tables().returned_messages] == [topic]
 
 
 STEPS = st.lists(
