@@ -405,6 +405,34 @@ def test_messages_of_a_group_do_not_expire_unless_it_is_idle(world: World) -> No
     assert not world.tables().topic_messages
 
 
+def test_what_went_back_to_an_idle_group_expires(world: World) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    world.do(RunTerminate(run_id="a"))
+    world.wait(8 * 86_400)
+    deliver(world)
+    assert [name.id for name in world.tables().topic_messages] == ["1"]
+    world.wait(GROUP_IDLE / 1_000_000)
+    deliver(world)
+    assert not world.tables().topic_messages
+
+
+def test_maintenance_has_nothing_to_do_for_what_went_back_and_is_not_stored_any_more(world: World) -> None:
+    """The time of the message was over while a member had it."""
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    world.wait(8 * 86_400)
+    deliver(world)
+    world.do(RunTerminate(run_id="a"))
+    member(world, "b")
+    deliver(world)
+    assert world.do(TopicDeliver()).topic is None
+
+
 def test_maintenance_hands_out_what_went_back(world: World) -> None:
     """Also if the process that ended the member does not deliver."""
     attempt = function(world, "a")
