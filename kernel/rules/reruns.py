@@ -260,8 +260,8 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     """Append again the messages and updates that arrived after the fork's point, and take over the child runs.
 
     Messages in kept rows are unread until the replay has received them. Messages that the previous generation had not
-    received keep their starts, and only those of groups go back to them. The subscriptions of an active generation stay as they are: they may have messages to
-    catch up with. Returns the changes of the child runs and subscriptions.
+    received keep their starts, and only those of groups go back to them. The subscriptions of an active generation stay
+    as they are: they may have messages to catch up with. Returns the changes of the child runs and subscriptions.
     """
     starts, unread = mailbox_from(before.mailbox).starts, mailbox_from(before.mailbox).groups
     history = state.histories[before.key]
