@@ -32,6 +32,7 @@ from holdfast.kernel.topics.selections import (
     group_key_of,
     selection_text,
 )
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Persistence
@@ -381,6 +382,25 @@ def test_more_members_and_messages_than_one_transaction_takes(world: World) -> N
     publish(world, *(f"{number:02}" for number in range(60)))
     deliver(world)
     assert taken(world, *names) == [[f"{number:02}"] for number in range(60)]
+
+
+def test_more_groups_than_one_transaction_takes(world: World) -> None:
+    names = [f"group-{number:02}" for number in range(45)]
+    for name in names:
+        member(world, name, group=name)
+    publish(world, "1")
+    deliver(world)
+    assert taken(world, *names) == [["1"]] * 45
+
+
+def test_members_whose_runs_are_gone_hold_up_no_other(world: World) -> None:
+    member(world, "a")
+    publish(world, *(f"{number:02}" for number in range(10)))
+    (row,) = world.tables().subscriptions.values()
+    world.put(*(Insert(attrs.evolve(row, run_id=f"gone-{number}", waits_since=0)) for number in range(30)))
+    while world.kernel.dispatch(TopicDeliver(topic=TOPIC, limit=4)).more:
+        pass
+    assert taken(world, "a") == [["00"]]
 
 
 def test_messages_that_a_group_does_not_select_are_passed_in_parts(world: World) -> None:
