@@ -51,6 +51,8 @@ class Mailbox:
         subscribed: The channels in which it gets messages of topics, sorted.
         groups: Of the unread messages those that it has as a member of a group, by the numbers of their rows: they go
             back to the group when the generation ends.
+        read_before: The unread messages of groups that an earlier generation has read: the channel of each, by the
+            number of its row. They belong to the run, so they do not go back.
         returned: The numbers of the rows of messages that went back, ascending.
         updates: The updates that other runs have sent it and that have no answer yet, by row number.
         sent: The updates that its function has sent and whose replies have not arrived: the key of each, by call.
@@ -61,6 +63,7 @@ class Mailbox:
     closed: tuple[str, ...] = ()
     subscribed: tuple[str, ...] = ()
     groups: Mapping[int, GroupMessage] = attrs.field(factory=dict[int, GroupMessage])
+    read_before: Mapping[int, str] = attrs.field(factory=dict[int, str])
     returned: tuple[int, ...] = ()
     updates: Mapping[int, ReplyAddress] = attrs.field(factory=dict[int, ReplyAddress])
     sent: Mapping[str, str] = attrs.field(factory=dict[str, str])
@@ -80,11 +83,18 @@ class Mailbox:
             unread=tuple(number for number in self.unread if number not in taken),
             starts={number: row for number, row in self.starts.items() if number not in taken},
             groups={number: one for number, one in self.groups.items() if number not in taken},
+            read_before={number: one for number, one in self.read_before.items() if number not in taken},
         )
 
     def put_of_group(self, number: int, message: GroupMessage) -> "Mailbox":
         """Return the mailbox with one more message, which a member of a group got: it waits for no other."""
         return evolve(self.put(number), groups={**self.groups, number: message}).unsubscribe(message.channel)
+
+    def stays(self, number: int) -> "Mailbox":
+        """Return the mailbox with a message of a group as one that an earlier generation has read."""
+        groups = dict(self.groups)
+        channel = groups.pop(number).channel
+        return evolve(self, groups=groups, read_before={**self.read_before, number: channel})
 
     def give_back(self, numbers: Iterable[int]) -> "Mailbox":
         """Return the mailbox without these messages, which go back to their groups."""
@@ -92,8 +102,8 @@ class Mailbox:
         return evolve(self.received(back), returned=tuple(sorted({*self.returned, *back})))
 
     def without_groups(self) -> "Mailbox":
-        """Return what the next generation gets: messages of groups go back, and no member waits."""
-        kept = self.received(self.groups)
+        """Return what the next generation gets: no message of a group, and no member waits."""
+        kept = self.received((*self.groups, *self.read_before))
         channels = tuple(one for one in self.subscribed if not one.startswith(GROUP_CHANNEL))
         return evolve(kept, subscribed=channels, returned=())
 
@@ -148,6 +158,8 @@ class Mailbox:
             fields["subscribed"] = list(self.subscribed)
         if self.groups:
             fields["groups"] = sorted([number, *message] for number, message in self.groups.items())
+        if self.read_before:
+            fields["read_before"] = sorted([number, channel] for number, channel in self.read_before.items())
         if self.returned:
             fields["returned"] = list(self.returned)
         if self.updates:
@@ -176,6 +188,7 @@ def mailbox_from(text: str | None) -> Mailbox:
         closed=tuple(cast("Sequence[str]", fields.get("closed", ()))),
         subscribed=tuple(cast("Sequence[str]", fields.get("subscribed", ()))),
         groups={one[0]: GroupMessage(*one[1:]) for one in groups},
+        read_before=dict(cast("Sequence[tuple[int, str]]", fields.get("read_before", ()))),
         returned=tuple(cast("Sequence[int]", fields.get("returned", ()))),
         updates={number: ReplyAddress(sender, key) for number, sender, key in updates},
         sent=dict(sent),

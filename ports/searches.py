@@ -535,8 +535,8 @@ class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
     """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry.
 
     Those that a trigger of the topic has to handle are left out: from its `next_number` on. So are those that a group
-    has to hand out, from its `next_number` on, unless no member waits and it was not used for `GROUP_IDLE` before
-    `now`; and those that went back to a group.
+    has to hand out, from its `next_number` on and those that went back to it, unless no member waits and it was not
+    used for `GROUP_IDLE` before `now`.
     """
 
     namespace: str
@@ -587,7 +587,7 @@ class SubscriptionsBehind(Search[Sequence[SubscriptionRow]]):
 class GroupsToServe(Search[Sequence[GroupRow]]):
     """Groups of a topic in which a member waits and a message may be handed out, by key.
 
-    That is, a message that went back to the group, or one with a number from its `next_number` up to `number`.
+    That is, a stored message that went back to the group, or one with a number from its `next_number` up to `number`.
     """
 
     namespace: str

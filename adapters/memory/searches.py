@@ -334,15 +334,11 @@ def _is_handled(store: Store, message: TopicMessageRow) -> bool:
     )
     is_for_group = any(
         (group.namespace, group.topic) == topic
-        and group.next_number <= number
+        and (group.next_number <= number or (*group.group_name, number) in store.tables.returned_messages)
         and (group.used_at >= store.now - GROUP_IDLE or _members_waiting(store, group.group_name))
         for group in store.tables.groups.values()
     )
-    has_returned = any(
-        (row.namespace, row.topic, row.number) == (*topic, number)
-        for row in store.tables.returned_messages.values()
-    )
-    return not (is_for_trigger or is_for_group or has_returned)
+    return not (is_for_trigger or is_for_group)
 
 
 def _members_waiting(store: Store, name: GroupName) -> list[SubscriptionRow]:
@@ -356,8 +352,9 @@ def _members_waiting(store: Store, name: GroupName) -> list[SubscriptionRow]:
 
 def _is_to_be_served(store: Store, group: GroupRow, last: int) -> bool:
     """Whether a member of a group waits, and a message may be handed out."""
-    has_returned = any(name[:3] == group.group_name for name in store.tables.returned_messages)
-    return bool(_members_waiting(store, group.group_name)) and (group.next_number <= last or has_returned)
+    return bool(_members_waiting(store, group.group_name)) and (
+        group.next_number <= last or bool(_messages_returned(store, group.group_name))
+    )
 
 
 def _last_number(store: Store, group: GroupRow) -> int:
@@ -381,10 +378,13 @@ def _waiting_members(store: Store, search: s.WaitingMembers) -> Sequence[Subscri
 
 
 def _returned_messages(store: Store, search: s.ReturnedMessages) -> Sequence[TopicMessageRow]:
-    group = GroupName(search.namespace, search.topic, search.group_key)
-    numbers = {name.number for name in store.tables.returned_messages if name[:3] == group}
-    found = [row for row in _messages_of(store, search.namespace, search.topic) if row.number in numbers]
+    found = _messages_returned(store, GroupName(search.namespace, search.topic, search.group_key))
     return sorted(found, key=lambda row: row.number or 0)[: search.limit]
+
+
+def _messages_returned(store: Store, group: GroupName) -> list[TopicMessageRow]:
+    numbers = {name.number for name in store.tables.returned_messages if name[:3] == group}
+    return [row for row in _messages_of(store, group.namespace, group.topic) if row.number in numbers]
 
 
 def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageRow]:

@@ -451,15 +451,16 @@ def _of_topics(dialect: Dialect) -> _Searches:
         "AND w.group_key = g.group_key AND w.group_key IS NOT NULL)"
     )
     has_returned = (
-        "EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = g.namespace "
-        "AND r.topic = g.topic AND r.group_key = g.group_key)"
+        "EXISTS (SELECT 1 FROM holdfast_returned_messages AS r JOIN holdfast_topic_messages AS b "
+        "ON b.namespace = r.namespace AND b.topic = r.topic AND b.number = r.number AND b.number IS NOT NULL "
+        "WHERE r.namespace = g.namespace AND r.topic = g.topic AND r.group_key = g.group_key)"
     )
+    is_used = f"(g.used_at >= :now - {GROUP_IDLE} OR {is_waited_for})"
     is_handled += (
         " AND NOT EXISTS (SELECT 1 FROM holdfast_topic_groups AS g WHERE g.namespace = m.namespace "
-        "AND g.topic = m.topic AND g.next_number <= m.number AND "
-        f"(g.used_at >= :now - {GROUP_IDLE} OR {is_waited_for})) "
-        "AND NOT EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = m.namespace "
-        "AND r.topic = m.topic AND r.number = m.number)"
+        f"AND g.topic = m.topic AND {is_used} AND (g.next_number <= m.number "
+        "OR EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = g.namespace "
+        "AND r.topic = g.topic AND r.group_key = g.group_key AND r.number = m.number)))"
     )
     groups = "SELECT {} FROM holdfast_topic_groups AS g WHERE".format(columns_of(rows.GROUP, "g"))
     message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)

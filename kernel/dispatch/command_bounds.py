@@ -20,7 +20,7 @@ from holdfast.kernel.limits.limit_names import GIVEN_MAX
 from holdfast.kernel.pipelines.headers import HEADERS_LENGTH_MAX
 from holdfast.kernel.rules.signals import CHANNEL_MAX
 from holdfast.kernel.rules.updates import UPDATE_MAX
-from holdfast.kernel.topics.selections import GROUP_MAX, TOPIC_MAX
+from holdfast.kernel.topics.selections import GROUP_MAX, TOPIC_MAX, group_channel_of
 from holdfast.ports.errors import InvalidCommandError
 
 ID_MAX: Final = 256
@@ -38,6 +38,8 @@ names it.
 """
 _MESSAGE_MAX: Final = 1_048_576
 """Maximum length of a job's key in a queue message. A made-up key names no job: such a message is ignored."""
+_GROUP_CHANNEL_MAX: Final = len(group_channel_of("", "", "")) + TOPIC_MAX + GROUP_MAX + NAME_MAX
+"""Maximum length of the channel in which a member of a group gets a message."""
 _PLACE_MAX: Final = 1_000
 _ERROR_MAX: Final = 4_000
 _TIMING_MAX: Final = 262_144
@@ -61,6 +63,7 @@ TEXTS: Final[Mapping[str, int]] = {
     "by": CONCURRENCY_KEY_MAX + NAME_MAX,
     "call": NAME_MAX,
     "channel": CHANNEL_MAX,
+    "records/channel": _GROUP_CHANNEL_MAX,
     "code": NAME_MAX,
     "concurrency_key": CONCURRENCY_KEY_MAX,
     "concurrency_within/by": CONCURRENCY_KEY_MAX,

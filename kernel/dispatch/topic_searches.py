@@ -222,7 +222,10 @@ class _Step:
             behind=behind,
             turns=turns,
             expired=expired,
-            more=more or len(expired) >= self.limit or any(self._has_more(one) for one in turns),
+            more=more
+            or len(expired) >= self.limit
+            or len(turns) >= GROUPS_MAX
+            or any(self._has_more(one) for one in turns),
         )
 
     def _too_many(self, expired: Collection[str]) -> tuple[str, ...]:
@@ -240,8 +243,11 @@ class _Step:
             evolve(tables.topic_messages[MessageName(topic.namespace, topic.name, one)], number=number)
             for number, one in enumerate(new, topic.last + 1)
         ]
-        found = self.tx.find(GroupsToServe(topic.namespace, topic.name, last, GROUPS_MAX))
-        return tuple(self._turn(group, arrived) for group in found)
+        most = GROUPS_MAX + len(self.state.excluded)
+        found = self.tx.find(GroupsToServe(topic.namespace, topic.name, last, most))
+        # Without a member whose run can be read, there is nothing to do.
+        turns = (turn for turn in (self._turn(group, arrived) for group in found) if turn.members)
+        return tuple(islice(turns, GROUPS_MAX))
 
     def _turn(self, group: GroupRow, new: Sequence[TopicMessageRow]) -> GroupTurn:
         tx, tables, name = self.tx, self.state.tables, group.group_name
@@ -270,8 +276,9 @@ class _Step:
 
     def _has_more(self, turn: GroupTurn) -> bool:
         """Whether the group may have more members that wait, or more messages."""
-        is_full = len(turn.messages) >= len(turn.members) >= MEMBERS_MAX
-        return is_full or turn.end <= self.topic.last
+        # If each of these members gets a message, the rest is for others.
+        has_idle = len(turn.messages) < len(turn.members)
+        return len(turn.members) >= MEMBERS_MAX or (has_idle and turn.end <= self.topic.last)
 
     def _first_number(self, since: Micros) -> int:
         topic = self.topic

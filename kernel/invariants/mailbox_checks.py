@@ -114,14 +114,15 @@ def _handed_on(run: Run, mailbox: Mailbox, following: Run, snapshot: Snapshot) -
     sent = {row.number: (row, message) for row, message in _messages(whole)}
     got = [(row, message) for row, message in _messages(history) if message.again is not None]
     again = [message.again for _, message in got]
-    if again != list(mailbox.unread):
+    unread = tuple(number for number in mailbox.unread if number not in mailbox.read_before)
+    if again != list(unread):
         yield (
             f"the run has messages {again} of generation {run.generation}, but the unread ones there are"
-            f" {mailbox.unread}"
+            f" {unread}"
         )
         return
     used = _start_of(history)
-    for (row, message), number in zip(got, mailbox.unread, strict=True):
+    for (row, message), number in zip(got, unread, strict=True):
         before = sent.get(number)
         if before is not None and (row.payload, message.channel) != (before[0].payload, before[1].channel):
             yield (

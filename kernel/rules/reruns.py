@@ -260,10 +260,10 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     """Append again the messages and updates that arrived after the fork's point, and take over the child runs.
 
     Messages in kept rows are unread until the replay has received them. Messages that the previous generation had not
-    received keep their starts. The subscriptions of an active generation stay as they are: they may have messages to
-    catch up with. Returns the changes of the child runs and subscriptions.
+    received keep their starts, and only those of groups go back to them. The subscriptions of an active generation stay
+    as they are: they may have messages to catch up with. Returns the changes of the child runs and subscriptions.
     """
-    starts = mailbox_from(before.mailbox).starts
+    starts, unread = mailbox_from(before.mailbox).starts, mailbox_from(before.mailbox).groups
     history = state.histories[before.key]
     kept_starts = {number: row for number, row in starts.items() if number < fork.row}
     subscribed = mailbox_from(before.mailbox).subscribed
@@ -279,7 +279,11 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             starts=kept_starts,
             closed=fork.closed_channels,
             subscribed=tuple(sorted({*stay, *(one.channel for one in fork.subscriptions)})),
-            groups=fork.kept_of_groups,
+            groups={number: one for number, one in fork.kept_of_groups.items() if number in unread},
+            read_before={
+                number: one.channel for number, one in fork.kept_of_groups.items() if number not in unread
+            },
+            returned=fork.returned,
             updates=fork.updates,
             sent={} if before.status in TERMINAL else {call: one.key for call, one in fork.sent.items()},
         )
@@ -290,7 +294,9 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             start = starts.get(row.number)
             if start is not None and start not in known:
                 known[start] = append_start(draft, history[start - 1])
-            append_again(draft, row, start=None if start is None else known[start])
+            again = append_again(draft, row, start=None if start is None else known[start])
+            if again in draft.mailbox.groups and row.number not in unread:
+                draft.keep_mailbox(draft.mailbox.stays(again))
             continue
         event = _again(row)
         number = draft.append(event, node=row.node, payload=row.payload)

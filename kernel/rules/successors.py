@@ -29,7 +29,7 @@ def start_successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: I
     It starts from the oldest such start and receives all unread messages. Each start begins at most one generation, so
     a function that never receives anything does not restart for ever.
     """
-    mailbox = ended.mailbox
+    mailbox = ended.mailbox.without_groups()
     if ended.status not in TERMINAL or not mailbox.starts:
         return Decision(NO_FOLLOW_UP)
     for row in sorted(set(mailbox.starts.values())):

@@ -141,6 +141,7 @@ def _hand_out(
     back = messages[: min(len(deliveries), turn.returned)]
     changes: list[Change] = [Update(group)] if group != known else []
     changes += (Delete(SUBSCRIPTIONS, member) for member, _ in deliveries)
+    changes += (Delete(SUBSCRIPTIONS, member) for member in turn.members if member not in members)
     changes += (Delete(RETURNED_MESSAGES, ReturnedName(*name, one.number or 0)) for one in back)
     return _HandedOut(deliveries, tuple(changes))
 

@@ -1,6 +1,7 @@
 """Rules for topics: messages are published, and durable functions subscribe (docs/decisions/0115)."""
 
 from holdfast.kernel.commands import (
+    NO_FOLLOW_UP,
     FollowUp,
     TopicPublish,
     TopicPublished,
@@ -88,7 +89,7 @@ def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe, now: 
 
     The subscription starts behind: the next delivery of the topic gives it the messages that are stored already, and
     then those that follow. So none is missed between the two. A member of a group waits for one message: the next
-    delivery hands it one, if there is one.
+    delivery hands it one, if there is one. A generation that has the message of this call again waits for no other.
     """
     check_topic(record.topic)
     check_group(record.group)
@@ -109,6 +110,9 @@ def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe, now: 
         site=record.site,
     )
     draft.append(event, node=job.node)
+    mailbox = draft.mailbox
+    if channel in {*(one.channel for one in mailbox.groups.values()), *mailbox.read_before.values()}:
+        return Decision(NO_FOLLOW_UP)
     draft.keep_mailbox(draft.mailbox.subscribe(channel))
     since = run.created_at if record.since is None else record.since
     stored = subscription_of(run, event, since, now)

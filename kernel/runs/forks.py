@@ -93,7 +93,8 @@ class Fork:
         keeps: The calls that have kept rows.
         runs: The recorded calls that are not kept. They are made again if the code makes them.
         begins_anew: Whether no row written by code is kept: redelivered rows are then there when the function starts.
-        kept_messages: The numbers of kept rows with messages.
+        kept_messages: The numbers of kept rows with messages, without those that went back to their groups.
+        returned: The numbers of kept rows with messages that went back.
         closed_channels: The channels that kept rows have closed.
         subscriptions: The subscriptions to topics that kept rows have begun and not ended. Of a member of a group it is
             its wait, which ends with its message, also with a redelivered one.
@@ -111,6 +112,7 @@ class Fork:
     runs: tuple[RecordedCall, ...]
     begins_anew: bool = False
     kept_messages: tuple[int, ...] = ()
+    returned: tuple[int, ...] = ()
     closed_channels: tuple[str, ...] = ()
     subscriptions: tuple[events.TopicSubscribed, ...] = ()
     kept_of_groups: Mapping[int, GroupMessage] = attrs.field(factory=dict[int, GroupMessage])
@@ -170,7 +172,12 @@ def plan_fork(
         keeps=keeps,
         runs=tuple(one for one in calls if one.first >= at),
         begins_anew=begins_anew,
-        kept_messages=tuple(row.number for row in before if row.type == events.SignalReceived.type),
+        kept_messages=tuple(
+            row.number
+            for row in before
+            if row.type == events.SignalReceived.type and row.number not in returned
+        ),
+        returned=tuple(number for number in returned if number < at),
         closed_channels=tuple(
             sorted(
                 events.ChannelClosed.from_row(row).channel
@@ -503,15 +510,21 @@ def _ended_child(row: HistoryRow) -> str | None:
 
 
 def open_subscriptions(history: Iterable[HistoryRow]) -> Iterator[events.TopicSubscribed]:
-    """Yield the subscriptions to topics that rows of a history have begun and not ended, by channel."""
+    """Yield the subscriptions to topics that rows of a history have begun and not ended, by channel.
+
+    A member of a group waits no more once its channel has a message, also if a rerun had that before the call.
+    """
     found: dict[str, events.TopicSubscribed] = {}
+    over: set[str] = set()
     for row in history:
         if row.type == events.TopicSubscribed.type:
             subscribed = events.TopicSubscribed.from_row(row)
-            found[subscribed.channel] = subscribed
+            if subscribed.channel not in over:
+                found[subscribed.channel] = subscribed
         elif row.type == events.SignalReceived.type:
             message = events.SignalReceived.from_row(row)
             if message.group_key is not None:
+                over.add(message.channel)
                 found.pop(message.channel, None)
         elif row.type == events.TopicUnsubscribed.type:
             found.pop(events.TopicUnsubscribed.from_row(row).channel, None)

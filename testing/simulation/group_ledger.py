@@ -76,7 +76,7 @@ class GroupLedger:
 
     def wrong(self, tables: Tables, messages: Messages) -> Iterator[str]:
         """Yield what is wrong when everything has ended."""
-        left = Counter[tuple[GroupName, int]]()
+        unread: dict[tuple[str, int], tuple[GroupName, int]] = {}
         for run in tables.runs.values():
             mailbox = mailbox_from(run.mailbox)
             if mailbox.groups:
@@ -85,7 +85,10 @@ class GroupLedger:
             for number in mailbox.returned:
                 one = events.SignalReceived.from_row(rows[number]).of_group
                 assert one is not None
-                left[GroupName(run.namespace, one.topic, one.group_key), one.number] += 1
+                # A rerun that keeps the row lists it, too.
+                name = GroupName(run.namespace, one.topic, one.group_key), one.number
+                unread[rows[number].run, number] = name
+        left = Counter(unread.values())
         for name, times in sorted(left.items()):
             if self._returns[name] != times:
                 what = f"message {name[1]} of group {name[0].group_key} was left unread by {times} members"

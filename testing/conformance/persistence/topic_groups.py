@@ -116,6 +116,9 @@ class TopicGroups(PersistenceCase):
             Insert(evolve(RETURNED, group_key="back")),
             *group("back, nobody waits", 6, waits=False),
             Insert(evolve(RETURNED, group_key="back, nobody waits")),
+            *group("back, but not stored any more", 6),
+            Insert(evolve(RETURNED, group_key="back, but not stored any more", number=RETURNED.number + 1)),
+            Insert(evolve(MESSAGE, number=RETURNED.number)),
         )
 
         def keys(number: int, limit: int = 9) -> list[str]:
@@ -144,6 +147,9 @@ class TopicGroups(PersistenceCase):
             *of("nobody waits", last=3, number=1, waits=False),
             *of("went back", last=3, number=4),
             Insert(evolve(RETURNED, topic="went back")),
+            Insert(evolve(MESSAGE, topic="went back", number=RETURNED.number, expires_at=NOW + 1)),
+            *of("went back, but not stored any more", last=3, number=4),
+            Insert(evolve(RETURNED, topic="went back, but not stored any more")),
         )
         names = [TopicName(NAMESPACE, name) for name in ("a new group", "behind", "went back")]
         assert found(store, TopicsToDeliver("", "", 10)) == names
@@ -212,9 +218,9 @@ class TopicGroups(PersistenceCase):
         idle = evolve(GROUP, next_number=3, used_at=NOW - GROUP_IDLE - 1)
         put(store, Delete(GROUPS, GROUP.group_name))
         put(store, Insert(idle))
-        assert expired() == [2, 3, 4]
+        assert expired() == [1, 2, 3, 4]
         before = found(store, MessagesBefore(NAMESPACE, "orders", 4, 9))
-        assert [one.number for one in before] == [2, 3]
+        assert [one.number for one in before] == [1, 2, 3]
         assert len(found(store, MessagesBefore(NAMESPACE, "orders", 9, 2))) == 2
         put(store, Insert(MEMBER))
         assert expired() == [2]

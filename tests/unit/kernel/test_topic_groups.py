@@ -16,14 +16,23 @@ from holdfast.kernel.commands import (
     Failure,
     FunctionWaiting,
     JobRecord,
+    RunCreate,
     RunRerunFrom,
     RunTerminate,
     TopicDeliver,
+    TopicPublish,
     TopicSubscribe,
     TopicUnsubscribe,
 )
 from holdfast.kernel.history import events
-from holdfast.kernel.topics.selections import group_channel_of, group_key_of, selection_text
+from holdfast.kernel.topics.selections import (
+    GROUP_MAX,
+    TOPIC_MAX,
+    group_channel_of,
+    group_key_of,
+    selection_text,
+)
+from holdfast.ports.changes import Insert
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Persistence
@@ -34,6 +43,7 @@ from tests.unit.kernel.topic_worlds import (
     Racing,
     deliver,
     function,
+    message,
     new_world,
     publish,
     received,
@@ -247,6 +257,57 @@ def test_the_next_attempt_of_a_run_has_the_messages_of_the_one_before() -> None:
     assert taken(world, "c", "d") == [["1"], ["2"]]
 
 
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_generation_that_has_its_message_again_waits_for_no_other(fork: bool) -> None:
+    """Nor does a rerun that keeps the rows of its call: another message would be held until the run ends."""
+    world = World(pipeline(attrs.evolve(stage("f", attempts=2), function=True), workflow="f"))
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1")
+    deliver(world)
+    world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+    again = world.claim_one(world.open())
+    record(world, again, waiting("1"), seen=world.run("a").last_row)
+    if fork:
+        world.do(RunRerunFrom(run_id="a", row=world.run("a").last_row + 1))
+    publish(world, "2")
+    deliver(world)
+    assert taken(world, "a") == [[] if fork else ["1"]]
+    member(world, "b")
+    deliver(world)
+    assert taken(world, "b") == [["2"]]
+
+
+@pytest.mark.parametrize("ends", ["completed", "retried", "replaced", "replaced, kept"])
+def test_what_a_run_has_read_stays_with_its_next_generations(ends: str) -> None:
+    """They have it again, and do not give it back, nor to a start under the same id."""
+    attempts = 2 if ends == "retried" else 1
+    world = World(pipeline(attrs.evolve(stage("f", attempts=attempts), function=True), workflow="f"))
+    attempt = function(world, "a")
+    record(world, attempt, waiting("1"))
+    publish(world, "1")
+    deliver(world)
+    world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=3, received=(3,), records=()))
+    match ends:
+        case "completed":
+            world.settle(attempt, Completed(output=payload(1)))
+            world.do(RunRerunFrom(run_id="a", stage="f"))
+        case "retried":
+            world.settle(attempt, Failed(failure=Failure(code="body_error", message="no")))
+        case _:
+            world.do(RunRerunFrom(run_id="a", row=4 if "kept" in ends else 1))
+    assert taken(world, "a") == [[] if "kept" in ends else ["1"]]
+    again = world.claim_one(world.open())
+    end = TopicUnsubscribe(call="2", topic=TOPIC, channel="group:orders/packers@1")
+    record(world, again, end, seen=world.run("a").last_row)
+    world.do(RunTerminate(run_id="a"))
+    member(world, "b")
+    deliver(world)
+    assert taken(world, "b") == [[]]
+    world.do(RunCreate(workflow="f", id="a", input=payload(1), if_ended="rerun"))
+    assert taken(world, "a") == [[]]
+
+
 @pytest.mark.parametrize("is_active", [True, False])
 def test_a_rerun_from_a_row_has_the_waits_and_messages_of_the_rows_that_it_keeps(
     world: World, is_active: bool
@@ -305,7 +366,13 @@ def test_a_rerun_may_keep_a_message_that_went_back_before(world: World) -> None:
     member(world, "c")
     deliver(world)
     assert taken(world, "b", "c") == [["1"], []]
-    assert mailbox_from(world.run("a").mailbox).groups == {}
+    assert mailbox_from(world.run("a").mailbox).unread == ()
+    world.do(RunRerunFrom(run_id="a", row=1))
+    assert taken(world, "a") == [[]]
+    world.do(RunTerminate(run_id="a"))
+    member(world, "d")
+    deliver(world)
+    assert taken(world, "d") == [[]]
 
 
 def test_more_members_and_messages_than_one_transaction_takes(world: World) -> None:
@@ -315,6 +382,25 @@ def test_more_members_and_messages_than_one_transaction_takes(world: World) -> N
     publish(world, *(f"{number:02}" for number in range(60)))
     deliver(world)
     assert taken(world, *names) == [[f"{number:02}"] for number in range(60)]
+
+
+def test_more_groups_than_one_transaction_takes(world: World) -> None:
+    names = [f"group-{number:02}" for number in range(45)]
+    for name in names:
+        member(world, name, group=name)
+    publish(world, "1")
+    deliver(world)
+    assert taken(world, *names) == [["1"]] * 45
+
+
+def test_members_whose_runs_are_gone_hold_up_no_other(world: World) -> None:
+    member(world, "a")
+    publish(world, *(f"{number:02}" for number in range(10)))
+    (row,) = world.tables().subscriptions.values()
+    world.put(*(Insert(attrs.evolve(row, run_id=f"gone-{number}", waits_since=0)) for number in range(30)))
+    while world.kernel.dispatch(TopicDeliver(topic=TOPIC, limit=4)).more:
+        pass
+    assert taken(world, "a") == [["00"]]
 
 
 def test_messages_that_a_group_does_not_select_are_passed_in_parts(world: World) -> None:
@@ -337,6 +423,34 @@ def test_messages_of_a_group_do_not_expire_unless_it_is_idle(world: World) -> No
     world.wait(GROUP_IDLE / 1_000_000)
     deliver(world)
     assert not world.tables().topic_messages
+
+
+def test_what_went_back_to_an_idle_group_expires(world: World) -> None:
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    world.do(RunTerminate(run_id="a"))
+    world.wait(8 * 86_400)
+    deliver(world)
+    assert [name.id for name in world.tables().topic_messages] == ["1"]
+    world.wait(GROUP_IDLE / 1_000_000)
+    deliver(world)
+    assert not world.tables().topic_messages
+
+
+def test_maintenance_has_nothing_to_do_for_what_went_back_and_is_not_stored_any_more(world: World) -> None:
+    """The time of the message was over while a member had it."""
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    world.wait(8 * 86_400)
+    deliver(world)
+    world.do(RunTerminate(run_id="a"))
+    member(world, "b")
+    deliver(world)
+    assert world.do(TopicDeliver()).topic is None
 
 
 def test_maintenance_hands_out_what_went_back(world: World) -> None:
@@ -369,6 +483,18 @@ def test_a_wait_that_is_not_valid_is_refused(world: World, wrong: TopicSubscribe
     attempt = function(world, "a")
     with world.unchanged(), pytest.raises(InvalidCommandError):
         record(world, attempt, wrong)
+
+
+def test_the_names_of_a_topic_a_group_and_a_call_may_be_long(world: World) -> None:
+    topic, group, call = "t" * TOPIC_MAX, "g" * GROUP_MAX, ".".join(["10"] * 20)
+    channel = group_channel_of(topic, group, call)
+    attempt = function(world, "a")
+    record(world, attempt, TopicSubscribe(call=call, topic=topic, channel=channel, group=group, since=0))
+    new = attrs.evolve(message("1"), topic=topic)
+    world.do(TopicPublish(message=new, id="1"))
+    world.do(TopicDeliver(topic=topic))
+    record(world, attempt, TopicUnsubscribe(call="2", topic=topic, channel=channel), seen=3)
+    assert [name.topic for name in world.tables().returned_messages] == [topic]
 
 
 STEPS = st.lists(
