@@ -27,6 +27,7 @@ from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries, Run
 from holdfast.ports.records.job import Job, JobKey, job_key
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
 from holdfast.ports.references import leaves, located, reference_from
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 AT_ONCE: Final = 100
 """The maximum number of ends delivered in one batch."""
@@ -74,9 +75,19 @@ class RunEndDelivery:
             for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in pending}))))
         }
         commands: list[RunDeliver | UpdateDeliver] = []
-        known = [(job, runs[job.run], reply_delivery_of(job)) for job in pending if job.run in runs]
-        ends = [(job, run, _parent(job)) for job, run, reply in known if reply is None]
-        replies = [(job, run, reply) for job, run, reply in known if reply is not None]
+        ends: list[tuple[Job, Run, str | None]] = []
+        replies: list[tuple[Job, Run, ReplyDelivery]] = []
+        for job in pending:
+            if (run := runs.get(job.run)) is None:
+                continue
+            try:
+                reply = reply_delivery_of(job)
+                if reply is None:
+                    ends.append((job, run, _parent(job)))
+                else:
+                    replies.append((job, run, reply))
+            except PARSE_ERRORS as error:
+                _log.error("what job %s delivers can't be read: %r", job.key.text, error)
         values = self._inputs.values(
             tuple(
                 dict.fromkeys(

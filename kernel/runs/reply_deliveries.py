@@ -64,10 +64,13 @@ def reply_delivery_of(job: Job) -> ReplyDelivery | None:
     if not isinstance(parsed, dict):
         return None
     fields = cast("dict[str, Any]", parsed)
-    error = fields["error"]
+    error, row = fields["error"], fields["row"]
+    texts = (fields["sender"], fields["key"], fields["outcome"])
+    if not all(isinstance(text, str) for text in texts) or not isinstance(row, int | None):
+        raise TypeError("the job of a reply has a field of another type")
     return ReplyDelivery(
         address=ReplyAddress(fields["sender"], fields["key"]),
         outcome=fields["outcome"],
-        row=fields["row"],
+        row=row,
         error=None if error is None else events.RecordedError.from_text(error),
     )

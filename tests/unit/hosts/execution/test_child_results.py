@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+from attrs import evolve
 from typing_extensions import override
 
 from holdfast.hosts.client.sync_engine import SyncEngine
@@ -12,7 +13,7 @@ from holdfast.hosts.execution.bodies import Body
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom
-from holdfast.ports.changes import Insert
+from holdfast.ports.changes import Insert, Update
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Query
@@ -112,6 +113,27 @@ async def test_ends_that_can_not_be_told_yet_hold_up_no_other(monkeypatch: pytes
     blobs.away = set()
     bench.client.deliver_child_results()
     assert [bench.row(f"r{number}").status for number in range(1, 6)] == ["completed"] * 5
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "damage", ["{", "{}", '{"error":null,"key":"k","outcome":"completed","row":"x","sender":"s"}']
+)
+async def test_a_delivery_that_can_not_be_read_holds_up_no_other(damage: str) -> None:
+    bench = Bench(WIDENS, WIDE_PARENT, blobs=MemoryBlobStore())
+    for run_id in ("a", "b"):
+        bench.start(WIDE_PARENT(1), id=run_id)
+    for node in ("widens", "widen"):
+        bodies = [body for body in bench.prepare() if body.attempt.node == node]
+        for body in bodies:
+            bench.settle(body, await bench.run(body))
+    store = bench.core.stores.persistence
+    child = bench.row("a/widens").key
+    (job,) = (one for one in store.read(PendingDeliveries(10)) if one.run == child)
+    store.transact(lambda tx: tx.apply([Update(evolve(job, input=damage))]))
+
+    bench.client.deliver_child_results()
+    assert [bench.row(run_id).status for run_id in ("a", "b")] == ["running", "completed"]
 
 
 class _NobodyIsTold(CountingPersistence):
