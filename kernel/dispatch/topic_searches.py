@@ -210,8 +210,11 @@ class _Step:
         if not behind and topic.after_subscription is None:
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
             expired = tuple(one.id for one in self.tx.find(search, self.now))
-            if self.topic.kept_from and len(expired) < self.limit:
-                expired += self._too_many(expired)
+            kept_from = self._kept_from(messages[:finished])
+            if kept_from and len(expired) < self.limit:
+                expired += self._too_many(expired, kept_from)
+            # Of more messages than the topic keeps, the next transaction deletes those that this one delivers.
+            more = more or kept_from > topic.last + 1
         return TopicRound(
             namespace=topic.namespace,
             topic=topic.name,
@@ -228,9 +231,16 @@ class _Step:
             or any(self._has_more(one) for one in turns),
         )
 
-    def _too_many(self, expired: Collection[str]) -> tuple[str, ...]:
+    def _kept_from(self, new: Sequence[str]) -> int:
+        """Return the number of the first message that the topic keeps once these have their numbers."""
+        topic, stored = self.topic, self.state.tables.topic_messages
+        limits = (stored[MessageName(topic.namespace, topic.name, one)].keep_last for one in new)
+        numbered = enumerate(limits, topic.last + 1)
+        return max([topic.kept_from, *(number - most + 1 for number, most in numbered if most is not None)])
+
+    def _too_many(self, expired: Collection[str], kept_from: int) -> tuple[str, ...]:
         """Return the ids of messages that are more than the topic keeps, without those that have expired."""
-        first = min(self.topic.kept_from, self.topic.last + 1)
+        first = min(kept_from, self.topic.last + 1)
         search = MessagesBefore(self.topic.namespace, self.topic.name, first, self.limit)
         found = (one.id for one in self.tx.find(search, self.now) if one.id not in expired)
         return tuple(islice(found, self.limit - len(expired)))

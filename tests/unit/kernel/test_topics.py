@@ -341,7 +341,6 @@ def test_a_topic_keeps_the_last_messages_only(world: World) -> None:
         new = attrs.evolve(message(text), keep_last=2)
         world.do(TopicPublish(message=new, id=text))
     deliver(world)
-    deliver(world)
     assert [name.id for name in world.tables().topic_messages] == ["d", "e"]
     assert [text for text, _ in received(world, "first")] == list("abcde")
     subscriber(world, "late", since=0)
