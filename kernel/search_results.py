@@ -27,6 +27,8 @@ class GroupTurn:
     """How many of the messages, the first ones, went back to the group before."""
     end: int
     """The number of the first message that the group may get after all of these."""
+    is_page: bool = False
+    """Whether there may be more members that wait."""
 
 
 @frozen(kw_only=True)

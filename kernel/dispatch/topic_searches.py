@@ -282,13 +282,15 @@ class _Step:
             messages=tuple(one.id for one in (*returned, *selected)),
             returned=len(returned),
             end=end,
+            is_page=len(members) >= MEMBERS_MAX,
         )
 
     def _has_more(self, turn: GroupTurn) -> bool:
         """Whether the group may have more members that wait, or more messages."""
-        # If each of these members gets a message, the rest is for others.
+        # If each of these members gets a message, the others are for members of the next page.
         has_idle = len(turn.messages) < len(turn.members)
-        return len(turn.members) >= MEMBERS_MAX or (has_idle and turn.end <= self.topic.last)
+        has_stored = turn.end <= self.topic.last
+        return (has_stored and (has_idle or turn.is_page)) or (turn.is_page and turn.returned >= MEMBERS_MAX)
 
     def _first_number(self, since: Micros) -> int:
         topic = self.topic

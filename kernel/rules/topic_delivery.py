@@ -85,11 +85,16 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
     changes += _progress(state, found, topic, over)
     changes += chain.from_iterable(one.changes for one in handed)
     changes += (Delete(TOPIC_MESSAGES, MessageName(*name, message)) for message in found.expired)
+    # Members that are gone may have left messages to those of the next page.
+    more = found.more or any(
+        turn.is_page and len(one.deliveries) < len(turn.messages)
+        for turn, one in zip(found.turns, handed, strict=True)
+    )
     reply = TopicDelivered(
         topic=found.topic,
         deliveries=count,
-        more=found.more,
-        next=command.after if found.more else canonical(list(name)),
+        more=more,
+        next=command.after if more else canonical(list(name)),
         follow_up=merge(*follow_ups),
     )
     return Decision(reply, tuple(changes), tuple(hints))
