@@ -90,13 +90,13 @@ class Mailbox:
         """Return the mailbox with one more message, which a member of a group got: it waits for no other."""
         return evolve(self.put(number), groups={**self.groups, number: message}).unsubscribe(message.channel)
 
-    def stays(self, number: int) -> "Mailbox":
+    def mark_read_before(self, number: int) -> "Mailbox":
         """Return the mailbox with a message of a group as one that an earlier generation has read."""
         groups = dict(self.groups)
         channel = groups.pop(number).channel
         return evolve(self, groups=groups, read_before={**self.read_before, number: channel})
 
-    def give_back(self, numbers: Iterable[int]) -> "Mailbox":
+    def return_to_groups(self, numbers: Iterable[int]) -> "Mailbox":
         """Return the mailbox without these messages, which go back to their groups."""
         back = frozenset(numbers)
         return evolve(self.received(back), returned=tuple(sorted({*self.returned, *back})))

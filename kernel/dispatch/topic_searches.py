@@ -212,7 +212,7 @@ class _Step:
             expired = tuple(one.id for one in self.tx.find(search, self.now))
             kept_from = self._kept_from(messages[:finished])
             if kept_from and len(expired) < self.limit:
-                expired += self._too_many(expired, kept_from)
+                expired += self._surplus(expired, kept_from)
             # Of more messages than the topic keeps, the next transaction deletes those that this one delivers.
             more = more or kept_from > topic.last + 1
         return TopicRound(
@@ -238,7 +238,7 @@ class _Step:
         numbered = enumerate(limits, topic.last + 1)
         return max([topic.kept_from, *(number - most + 1 for number, most in numbered if most is not None)])
 
-    def _too_many(self, expired: Collection[str], kept_from: int) -> tuple[str, ...]:
+    def _surplus(self, expired: Collection[str], kept_from: int) -> tuple[str, ...]:
         """Return the ids of messages that are more than the topic keeps, without those that have expired."""
         first = min(kept_from, self.topic.last + 1)
         search = MessagesBefore(self.topic.namespace, self.topic.name, first, self.limit)

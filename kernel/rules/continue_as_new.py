@@ -18,7 +18,7 @@ from holdfast.kernel.rules.run_creation import store_plan
 from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import INPUT_ROW, RunDraft
-from holdfast.kernel.runs.subscriptions import left_behind
+from holdfast.kernel.runs.subscriptions import mailbox_of_replaced
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.changes import Change, Insert
@@ -77,7 +77,7 @@ def _ended(
     continued = events.RunContinued(generation=run.generation + 1, definition=plan.definition)
     draft.append(continued, payload=goes_on.input)
     carried = draft.mailbox.without_updates(update.again for update in updates)
-    draft.keep_mailbox(evolve(left_behind(carried), groups=carried.groups))
+    draft.keep_mailbox(evolve(mailbox_of_replaced(carried), groups=carried.groups))
     draft.end(RunStatus.COMPLETED, cancels={})
     return draft
 

@@ -36,7 +36,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.forks import Fork, open_children, plan_fork
 from holdfast.kernel.runs.gathered_starts import carried_starts
 from holdfast.kernel.runs.rerun_plan import Rerun, check_point, choose_plan, plan_rerun
-from holdfast.kernel.runs.subscriptions import left_behind
+from holdfast.kernel.runs.subscriptions import mailbox_of_replaced
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
@@ -176,7 +176,7 @@ def retry_run(
     ended = RunDraft(evolve(run, parent=None), now)
     fork = plan_fork(run, history, {}, row=1)
     # The next attempt has the others, and answers the updates.
-    ended.keep_mailbox(evolve(left_behind(ended.mailbox), updates={}))
+    ended.keep_mailbox(evolve(mailbox_of_replaced(ended.mailbox), updates={}))
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     starts_at = retry_at if retry_at > now else None
     begins = _next_generation(
@@ -296,7 +296,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
                 known[start] = append_start(draft, history[start - 1])
             again = append_again(draft, row, start=None if start is None else known[start])
             if again in draft.mailbox.groups and row.number not in unread:
-                draft.keep_mailbox(draft.mailbox.stays(again))
+                draft.keep_mailbox(draft.mailbox.mark_read_before(again))
             continue
         event = _again(row)
         number = draft.append(event, node=row.node, payload=row.payload)
@@ -409,7 +409,7 @@ def _ended(
     draft = RunDraft(evolve(before, parent=None), now)
     if begins.fork is not None:  # the new generation has the others, and answers the updates
         kept = (one.channel for one in begins.fork.subscriptions)
-        draft.keep_mailbox(evolve(left_behind(draft.mailbox, kept), updates={}))
+        draft.keep_mailbox(evolve(mailbox_of_replaced(draft.mailbox, kept), updates={}))
     draft.append(events.RunTerminated(rerun=run.generation, reason=command.reason))
     message = f"it is run again as generation {run.generation}" + (
         f": {command.reason}" if command.reason else ""

@@ -121,7 +121,7 @@ def _numbered(state: State, found: TopicRound, topic: TopicRow) -> dict[str, Top
 
 
 @frozen
-class _HandedOut:
+class _HandOut:
     """What the members of a group get, and the changes that record it."""
 
     deliveries: tuple[tuple[SubscriptionName, str], ...]
@@ -130,12 +130,12 @@ class _HandedOut:
 
 def _hand_out(
     state: State, found: TopicRound, turn: GroupTurn, numbered: dict[str, TopicMessageRow], now: Micros
-) -> _HandedOut:
+) -> _HandOut:
     """Hand each member that waits one message. Of the others, the group's `next_number` is the first."""
     name = GroupName(found.namespace, found.topic, turn.group_key)
     known: GroupRow = state.tables.groups[name]
     messages = [_message(state, found, one, numbered) for one in turn.messages]
-    members = [one for one in turn.members if _is_there(state, one)]
+    members = [one for one in turn.members if _is_active(state, one)]
     deliveries = tuple((member, message.id) for member, message in zip(members, messages, strict=False))
     left = messages[max(len(deliveries), turn.returned) :]
     group = evolve(
@@ -148,7 +148,7 @@ def _hand_out(
     changes += (Delete(SUBSCRIPTIONS, member) for member, _ in deliveries)
     changes += (Delete(SUBSCRIPTIONS, member) for member in turn.members if member not in members)
     changes += (Delete(RETURNED_MESSAGES, ReturnedName(*name, one.number or 0)) for one in back)
-    return _HandedOut(deliveries, tuple(changes))
+    return _HandOut(deliveries, tuple(changes))
 
 
 def _message(
@@ -158,13 +158,13 @@ def _message(
     return numbered.get(message_id) or state.tables.topic_messages[name]
 
 
-def _is_there(state: State, member: SubscriptionName) -> bool:
+def _is_active(state: State, member: SubscriptionName) -> bool:
     run = state.tables.run_named(RunName(member.namespace, member.run_id))
     return run is not None and run.status not in TERMINAL
 
 
 def _by_run(
-    found: TopicRound, handed: Sequence[_HandedOut]
+    found: TopicRound, handed: Sequence[_HandOut]
 ) -> Iterator[tuple[str, list[tuple[SubscriptionName, str]]]]:
     by_run: dict[str, list[tuple[SubscriptionName, str]]] = {}
     of_groups = chain.from_iterable(one.deliveries for one in handed)

@@ -14,7 +14,7 @@ from holdfast.kernel.commands.topics import PAYLOAD_MAX, NewTopicMessage
 from holdfast.kernel.composed_searches import PublishedMessages
 from holdfast.kernel.history import events
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.runs.subscriptions import returned
+from holdfast.kernel.runs.subscriptions import return_changes
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.kernel.topics.selections import (
     GROUP_MAX,
@@ -142,11 +142,11 @@ def unsubscribe(draft: RunDraft, run: Run, job: Job, record: TopicUnsubscribe) -
     draft.append(event, node=job.node)
     mailbox = draft.mailbox.unsubscribe(record.channel)
     back = [number for number, one in mailbox.groups.items() if one.channel == record.channel]
-    draft.keep_mailbox(mailbox.give_back(back) if back else mailbox)
+    draft.keep_mailbox(mailbox.return_to_groups(back) if back else mailbox)
     name = SubscriptionName(run.namespace, run.id, record.channel)
     return Decision(
         FollowUp(topics=(record.topic,) if back else ()),
-        (Delete(SUBSCRIPTIONS, name), *returned(run, mailbox, back)),
+        (Delete(SUBSCRIPTIONS, name), *return_changes(run, mailbox, back)),
     )
 
 

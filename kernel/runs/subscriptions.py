@@ -16,12 +16,12 @@ def without_subscriptions(run: Run, mailbox: str | None) -> tuple[str | None, tu
     if not known.subscribed and not known.groups:
         return mailbox, ()
     names = (SubscriptionName(run.namespace, run.id, channel) for channel in known.subscribed)
-    ended = evolve(known, subscribed=()).give_back(known.groups)
-    changes = (*(Delete(SUBSCRIPTIONS, name) for name in names), *returned(run, known, known.groups))
+    ended = evolve(known, subscribed=()).return_to_groups(known.groups)
+    changes = (*(Delete(SUBSCRIPTIONS, name) for name in names), *return_changes(run, known, known.groups))
     return ended.to_text(), changes
 
 
-def returned(run: Run, mailbox: Mailbox, numbers: Iterable[int]) -> tuple[Change, ...]:
+def return_changes(run: Run, mailbox: Mailbox, numbers: Iterable[int]) -> tuple[Change, ...]:
     """Return the changes that give the messages of these rows back to their groups."""
     messages = (mailbox.groups[number] for number in sorted(numbers))
     return tuple(
@@ -32,7 +32,7 @@ def returned(run: Run, mailbox: Mailbox, numbers: Iterable[int]) -> tuple[Change
     )
 
 
-def left_behind(mailbox: Mailbox, kept: Iterable[str] = ()) -> Mailbox:
+def mailbox_of_replaced(mailbox: Mailbox, kept: Iterable[str] = ()) -> Mailbox:
     """Return what ends with a generation whose subscriptions, waits and messages the next one has.
 
     These are the waits of members of groups for which the next generation has no row.

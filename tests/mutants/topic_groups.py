@@ -21,8 +21,8 @@ GROUPS: Final = (
         ("X9",),
         Edit(
             SUBSCRIPTIONS,
-            ", *returned(run, known, known.groups))\n",
-            ", *returned(run, known, ()))\n",
+            ", *return_changes(run, known, known.groups))\n",
+            ", *return_changes(run, known, ()))\n",
         ),
     ),
     _mutant(
@@ -91,8 +91,8 @@ GROUPS: Final = (
         ("X9", "M1"),
         Edit(
             "kernel/rules/topics.py",
-            "*returned(run, mailbox, back)),\n",
-            "*returned(run, mailbox, ())),\n",
+            "*return_changes(run, mailbox, back)),\n",
+            "*return_changes(run, mailbox, ())),\n",
         ),
     ),
 )

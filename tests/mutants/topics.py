@@ -142,12 +142,12 @@ TOPICS: Final = (
         ),
         Edit(
             "kernel/rules/reruns.py",
-            "left_behind(draft.mailbox, kept), updates={}",
+            "mailbox_of_replaced(draft.mailbox, kept), updates={}",
             "draft.mailbox, updates={} if kept else {}",
         ),
         Edit(
             "kernel/rules/reruns.py",
-            "left_behind(ended.mailbox), updates={}",
+            "mailbox_of_replaced(ended.mailbox), updates={}",
             "ended.mailbox, updates={}",
         ),
     ),
