@@ -21,6 +21,7 @@ from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.players import clients_of, draw_sizes, operate, player_id
 from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.step_behaviour import PATIENT
@@ -39,15 +40,11 @@ async def _think(number: int) -> int:
     return number
 
 
-def _id_of(player: int) -> str:
-    return f"player-{player}"
-
-
 def _script(random: Random, player: int, players: int) -> Sequence[_Part]:
     """Draw what a run does. Each ball has a number of its own; a run also sends to itself and to unknown runs."""
     parts: list[_Part] = []
     for turn in range(random.choice((4, 8, 16))):
-        other = _id_of(random.randrange(players + random.choice((0, 0, 0, 1))))
+        other = player_id(random.randrange(players + random.choice((0, 0, 0, 1))))
         what = random.choice(("send", "send", "send", "receive", "receive", "think", "sleep"))
         if random.random() < 0.03:
             what = "cancel"
@@ -86,7 +83,7 @@ def _player(player: int, script: Sequence[_Part], *, closes: bool) -> Workflow[[
                     await receive(amount)
                 case "think":
                     number = await _think(number)
-                case "cancel" if other != _id_of(player):
+                case "cancel" if other != player_id(player):
                     await cancel_run(other, reason="enough")
                 case _:
                     await sleep(timedelta(seconds=amount))
@@ -124,45 +121,18 @@ def draw_messages(random: Random) -> tuple[Scenario, Sizes]:
         at = random.randrange(_SECOND, 30 * _SECOND)
         act: Callable[[SyncEngine], object] = partial(_act, player=players[number], number=number, what=what)
         actions.append(ClientAction(at=at, what=f"{what} {number} at {at}", do=act))
-    actions.sort(key=lambda action: action.at)
-    clients = [actions[start::2] for start in range(2)]
-    for index, deeds in enumerate(clients):
-        deeds.append(ClientAction(at=40 * _SECOND, what=f"resume {index}", do=_resume))
     scenario = Scenario(
-        workflows=players, clients=clients, at_end=lambda tables: list(message_violations(tables))
+        workflows=players, clients=clients_of(actions), at_end=lambda tables: list(message_violations(tables))
     )
-    sizes = Sizes(
-        workers=random.choice((1, 2, 3)),
-        functions=random.choice((0, 0, 1)),
-        concurrency=random.choice((1, 4)),
-        lease=random.choice((10.0, 15.0)),
-        poll_interval=random.choice((1.0, 2.0)),
-        tick_interval=10.0,
-        faults_for=random.choice((20.0, 40.0)),
-        function_cache=random.choice((0, 2, 100)),
-    )
-    return scenario, sizes
+    return scenario, draw_sizes(random)
 
 
 def _started(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int) -> object:
-    return engine.start(player(number), id=_id_of(number), idempotency_key=f"start {number}").id
+    return engine.start(player(number), id=player_id(number), idempotency_key=f"start {number}").id
 
 
 def _act(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int, what: str) -> object:
-    handle = engine.handle(player, _id_of(number))
-    match what:
-        case "cancel":
-            return handle.cancel(reason="on purpose").status
-        case "pause":
-            return handle.pause().status
-        case "rerun":
-            return handle.rerun_from(reason="again").generation
-        case _:
-            return [reason.code for reason in handle.why()]
-
-
-def _resume(engine: SyncEngine) -> object:
-    return engine.resume_all().changed
+    return operate(engine.handle(player, player_id(number)), what)
 
 
 def message_violations(tables: Tables) -> Iterator[str]:

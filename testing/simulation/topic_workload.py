@@ -28,6 +28,7 @@ from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.records.topic import MessageName
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.fibers import START
+from holdfast.testing.simulation.players import operate
 from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.step_behaviour import PATIENT
@@ -316,20 +317,12 @@ def _publish(topic: Topic[_Order], order: _Order, engine: SyncEngine) -> object:
 def _act(engine: SyncEngine, *, one: Workflow[[int], Any], what: str, part: float) -> object:
     handle = engine.handle(one, one.name)
     match what:
-        case "cancel":
-            return handle.cancel(reason="on purpose").status
-        case "terminate":
-            return handle.terminate(reason="on purpose").status
-        case "pause":
-            return handle.pause().status
-        case "rerun":
-            return handle.rerun_from(reason="again").generation
         case "fork":
             return handle.rerun_from(row=1 + int(part * handle.row().last_row), reason="again").generation
         case "again":
             return engine.start(one(0), id=one.name, if_active="terminate", if_ended="rerun").id
         case _:
-            return [reason.code for reason in handle.why()]
+            return operate(handle, what)
 
 
 def _resume(triggers: Sequence[str], engine: SyncEngine) -> object:

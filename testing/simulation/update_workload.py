@@ -27,6 +27,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.players import clients_of, draw_sizes, operate, player_id
 from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.step_behaviour import PATIENT
@@ -69,15 +70,11 @@ class Box:
             raise ValueError(number)
 
 
-def _id_of(player: int) -> str:
-    return f"player-{player}"
-
-
 def _script(random: Random, player: int, players: int) -> Sequence[_Part]:
     """Draw what a run does. Each update of a run has a number of its own; some are for unknown runs."""
     parts: list[_Part] = []
     for turn in range(random.choice((3, 6, 10))):
-        other = _id_of(random.randrange(players + random.choice((0, 0, 0, 1))))
+        other = player_id(random.randrange(players + random.choice((0, 0, 0, 1))))
         what = random.choice(("update", "update", "update", "hurry", "burst", "think", "sleep"))
         if random.random() < 0.03:
             what = "cancel"
@@ -113,7 +110,7 @@ def _player(
             replies.append([other, outcome])
 
         for turn, (what, other, amount) in enumerate(script):
-            is_other = other != _id_of(player)
+            is_other = other != player_id(player)
             match what:
                 case "update" if is_other:
                     await put(other, int(amount))
@@ -164,49 +161,18 @@ def draw_updates(random: Random) -> tuple[Scenario, Sizes]:
         at = random.randrange(_SECOND, 15 * _SECOND)
         act: Callable[[SyncEngine], object] = partial(_act, player=players[number], number=number, what=what)
         actions.append(ClientAction(at=at, what=f"{what} {number} at {at}", do=act))
-    actions.sort(key=lambda action: action.at)
-    clients = [actions[start::2] for start in range(2)]
-    for index, deeds in enumerate(clients):
-        deeds.append(ClientAction(at=40 * _SECOND, what=f"resume {index}", do=_resume))
     scenario = Scenario(
-        workflows=players, clients=clients, at_end=lambda tables: list(update_violations(tables))
+        workflows=players, clients=clients_of(actions), at_end=lambda tables: list(update_violations(tables))
     )
-    sizes = Sizes(
-        workers=random.choice((1, 2, 3)),
-        functions=random.choice((0, 0, 1)),
-        concurrency=random.choice((1, 4)),
-        lease=random.choice((10.0, 15.0)),
-        poll_interval=random.choice((1.0, 2.0)),
-        tick_interval=10.0,
-        faults_for=random.choice((20.0, 40.0)),
-        function_cache=random.choice((0, 2, 100)),
-    )
-    return scenario, sizes
+    return scenario, draw_sizes(random)
 
 
 def _started(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int) -> object:
-    return engine.start(player(0), id=_id_of(number), idempotency_key=f"start {number}").id
+    return engine.start(player(0), id=player_id(number), idempotency_key=f"start {number}").id
 
 
 def _act(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int, what: str) -> object:
-    handle = engine.handle(player, _id_of(number))
-    match what:
-        case "cancel":
-            return handle.cancel(reason="on purpose").status
-        case "terminate":
-            return handle.terminate(reason="on purpose").status
-        case "pause":
-            return handle.pause().status
-        case "rerun":
-            return handle.rerun_from(reason="again").generation
-        case "fork":
-            return handle.rerun_from(row=max(1, len(handle.history()) // 2), reason="again").generation
-        case _:
-            return [reason.code for reason in handle.why()]
-
-
-def _resume(engine: SyncEngine) -> object:
-    return engine.resume_all().changed
+    return operate(engine.handle(player, player_id(number)), what)
 
 
 def update_violations(tables: Tables) -> Iterator[str]:

@@ -1,14 +1,10 @@
 """Workers are killed while runs signal each other: each message is received exactly once."""
 
 import secrets
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import cycle
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,6 +13,7 @@ from holdfast import Channel, Engine, step, workflow
 from holdfast.kernel.invariants import check
 from holdfast.testing.snapshots import snapshot_of
 from holdfast.workflows import run_info, signal_run
+from tests.integration.faults.killed_workers import KilledWorkers
 from tests.postgres import fresh_database
 
 SOON = timedelta(minutes=3)
@@ -65,41 +62,23 @@ async def play(other: str, *, serves: bool) -> list[int]:
     return received
 
 
-def start_worker(url: str, namespace: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url, namespace],
-        cwd=Path(__file__).parents[3],
-        stderr=subprocess.DEVNULL,
-    )
-
-
 @pytest.mark.slow
 def test_each_message_between_runs_is_received_once_when_workers_are_killed(database_url: str) -> None:
     namespace = f"test-{secrets.token_hex(6)}"
     engine = Engine.open(database_url, workflows=[play], namespace=namespace)
     ids = [f"{pair}-{side}" for pair in range(PAIRS) for side in ("waits", "serves")]
-    kills = 0
     with engine.sync as sync:
         for one in ids:
             pair, _, side = one.partition("-")
             other = f"{pair}-{'waits' if side == 'serves' else 'serves'}"
             sync.start(play(other, serves=side == "serves"), id=one)
-        workers = [start_worker(database_url, namespace) for _ in range(2)]
-        try:
-            for index in cycle(range(2)):
-                time.sleep(BETWEEN_KILLS)
-                if sum(sync.count(status=["pending", "running"]).values()) == 0:
-                    break
-                if kills < KILLS_MIN:
-                    workers[index].kill()
-                    workers[index].wait()
-                    kills += 1
-                    workers[index] = start_worker(database_url, namespace)
+        with KilledWorkers(PROGRAM, database_url, namespace) as workers:
+            workers.kill_until(
+                lambda: sum(sync.count(status=["pending", "running"]).values()) == 0,
+                most=KILLS_MIN,
+                seconds_between=BETWEEN_KILLS,
+            )
             results = [sync.handle(play, one).result(timeout=SOON) for one in ids]
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
         rows = {one: Counter(event.type for event in sync.handle(play, one).history()) for one in ids}
         violations = check(snapshot_of(engine.core.stores.persistence, [namespace]))
 
@@ -107,4 +86,4 @@ def test_each_message_between_runs_is_received_once_when_workers_are_killed(data
     for types in rows.values():
         assert (types["signal.sent"], types["signal.received"]) == (ROUNDS, ROUNDS)
     assert violations == []
-    assert kills == KILLS_MIN
+    assert workers.kills == KILLS_MIN

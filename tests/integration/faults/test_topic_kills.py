@@ -4,13 +4,9 @@ Each subscriber gets each message once, and all in one order; each message start
 """
 
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import cycle
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -19,6 +15,7 @@ from sqlalchemy import create_engine
 from holdfast import Engine, Topic, Trigger, continue_as_new, step, workflow
 from holdfast.kernel.invariants import check
 from holdfast.testing.snapshots import snapshot_of
+from tests.integration.faults.killed_workers import KilledWorkers
 from tests.postgres import fresh_database
 
 SOON = timedelta(minutes=3)
@@ -78,45 +75,30 @@ async def keep(text: str) -> str:
     return text
 
 
-def start_worker(url: str, namespace: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url, namespace],
-        cwd=Path(__file__).parents[3],
-        stderr=subprocess.DEVNULL,
-    )
-
-
 @pytest.mark.slow
 def test_each_subscriber_gets_each_message_once_though_workers_are_killed(database_url: str) -> None:
-    namespace, kills = f"topics-{secrets.token_hex(4)}", 0
+    namespace = f"topics-{secrets.token_hex(4)}"
     keeps = [Trigger("keep", news, keep)]
     engine = Engine.open(
         database_url, workflows=[follow, announce, keep], triggers=keeps, namespace=namespace
     )
     total = PUBLISHERS * MESSAGES + 1
-    workers: list[subprocess.Popen[bytes]] = []
-    try:
-        with engine.sync as client:
-            followers = [
-                client.start(follow(total, []), id=f"follower-{number}") for number in range(SUBSCRIBERS)
-            ]
-            held = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
-            slow = held.connect() if "postgres" in database_url else None
-            if slow is not None:  # SQLite has one writer: an open transaction would hold up all
-                engine.sync.within(slow).publish(news("slow"))
-            for number in range(PUBLISHERS):
-                client.start(announce(str(number)), id=f"publisher-{number}")
-            workers = [start_worker(database_url, namespace) for _ in range(2)]
-            for victim in cycle(range(len(workers))):
-                time.sleep(BETWEEN_KILLS)
-                active = client.count(status=["pending", "running"], workflow="announce")
-                if not sum(active.values()):
-                    break
-                if kills < KILLS_MIN:
-                    workers[victim].kill()
-                    workers[victim].wait()
-                    kills += 1
-                    workers[victim] = start_worker(database_url, namespace)
+    with engine.sync as client:
+        followers = [
+            client.start(follow(total, []), id=f"follower-{number}") for number in range(SUBSCRIBERS)
+        ]
+        held = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
+        slow = held.connect() if "postgres" in database_url else None
+        if slow is not None:  # SQLite has one writer: an open transaction would hold up all
+            engine.sync.within(slow).publish(news("slow"))
+        for number in range(PUBLISHERS):
+            client.start(announce(str(number)), id=f"publisher-{number}")
+        with KilledWorkers(PROGRAM, database_url, namespace) as workers:
+            workers.kill_until(
+                lambda: sum(client.count(status=["pending", "running"], workflow="announce").values()) == 0,
+                most=KILLS_MIN,
+                seconds_between=BETWEEN_KILLS,
+            )
             if slow is None:
                 client.publish(news("slow"))
             else:
@@ -131,11 +113,7 @@ def test_each_subscriber_gets_each_message_once_though_workers_are_killed(databa
             state = client.triggers.get("keep")
             snapshot = snapshot_of(engine.core.stores.persistence, [namespace])
             assert check(snapshot) == []
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    assert kills == KILLS_MIN
+    assert workers.kills == KILLS_MIN
     expected = [f"{name} {number}" for name in range(PUBLISHERS) for number in range(MESSAGES)]
     assert sorted(found[0]) == sorted([*expected, "slow"])
     assert all(one == found[0] for one in found)

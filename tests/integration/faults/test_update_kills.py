@@ -2,14 +2,10 @@
 
 import asyncio
 import secrets
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import cycle
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,6 +14,7 @@ from holdfast import Engine, expose, step, update, workflow
 from holdfast.kernel.invariants import check
 from holdfast.testing.snapshots import snapshot_of
 from holdfast.workflows import update_run
+from tests.integration.faults.killed_workers import KilledWorkers
 from tests.postgres import fresh_database
 
 SOON = timedelta(minutes=3)
@@ -73,39 +70,21 @@ async def count(other: str) -> list[int]:
     return replies
 
 
-def start_worker(url: str, namespace: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url, namespace],
-        cwd=Path(__file__).parents[3],
-        stderr=subprocess.DEVNULL,
-    )
-
-
 @pytest.mark.slow
 def test_each_update_between_runs_is_replied_once_when_workers_are_killed(database_url: str) -> None:
     namespace = f"test-{secrets.token_hex(6)}"
     engine = Engine.open(database_url, workflows=[count], namespace=namespace)
     ids = [f"{pair}-{side}" for pair in range(PAIRS) for side in (0, 1)]
-    kills = 0
     with engine.sync as sync:
         for one in ids:
             sync.start(count(f"{one[0]}-{1 - int(one[-1])}"), id=one)
-        workers = [start_worker(database_url, namespace) for _ in range(2)]
-        try:
-            for index in cycle(range(2)):
-                time.sleep(BETWEEN_KILLS)
-                if sum(sync.count(status=["pending", "running"]).values()) == 0:
-                    break
-                if kills < KILLS_MIN:
-                    workers[index].kill()
-                    workers[index].wait()
-                    kills += 1
-                    workers[index] = start_worker(database_url, namespace)
+        with KilledWorkers(PROGRAM, database_url, namespace) as workers:
+            workers.kill_until(
+                lambda: sum(sync.count(status=["pending", "running"]).values()) == 0,
+                most=KILLS_MIN,
+                seconds_between=BETWEEN_KILLS,
+            )
             results = [sync.handle(count, one).result(timeout=SOON) for one in ids]
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
         rows = {one: Counter(event.type for event in sync.handle(count, one).history()) for one in ids}
         violations = check(snapshot_of(engine.core.stores.persistence, [namespace]))
     assert results == [list(range(1, ROUNDS + 1))] * len(ids)
@@ -114,4 +93,4 @@ def test_each_update_between_runs_is_replied_once_when_workers_are_killed(databa
             ROUNDS
         ] * 4
     assert violations == []
-    assert kills == KILLS_MIN
+    assert workers.kills == KILLS_MIN
