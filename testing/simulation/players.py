@@ -18,7 +18,7 @@ def player_id(number: int) -> str:
 
 
 def operate(handle: SyncRunHandle[Any], what: str) -> object:
-    """Carry out an operation on a run, by its name; any other name asks why the run waits."""
+    """Carry out an operation on a run, by its name; any other name reads why the run waits."""
     match what:
         case "cancel":
             return handle.cancel(reason="on purpose").status

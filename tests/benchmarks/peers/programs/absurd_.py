@@ -22,7 +22,7 @@ from protocol import (
     beside,
     check,
     drained,
-    mailbox_of_replaced,
+    left_behind,
     main,
     marks,
     say,
@@ -279,7 +279,7 @@ def left(url: str, length: int, lease: int) -> Left:
     queued(url, "held", 1, length)
     with beside("holder", url, lease=lease, heir=False) as first:
         first.go()
-        found = mailbox_of_replaced(url, first, taken_at, are_done(url), lease=lease)
+        found = left_behind(url, first, taken_at, are_done(url), lease=lease)
     check(results(url) == [length], "it gave something else")
     return found
 

@@ -21,7 +21,7 @@ from protocol import (
     drained,
     fired,
     instant_ahead,
-    mailbox_of_replaced,
+    left_behind,
     main,
     marks,
     say,
@@ -221,7 +221,7 @@ def left(url: str, length: int, lease: int) -> Left:
     with engine_of(url).sync as engine, beside("holder", url, lease=lease, heir=False) as first:
         first.go()
         handle = engine.start(held(length))
-        found = mailbox_of_replaced(url, first, taken_at, lambda: not under_way(engine), lease=lease)
+        found = left_behind(url, first, taken_at, lambda: not under_way(engine), lease=lease)
         check(handle.result() == length, "it gave something else")
         return found
 

@@ -196,7 +196,7 @@ class Left:
         return Outcome(1, self.held_at - self.taken_at)
 
 
-def mailbox_of_replaced(
+def left_behind(
     url: str, first: Process, taken_at: Callable[[], float], done: Callable[[], bool], **sizes: object
 ) -> Left:
     """Have another process go on with what the first has when it is killed, until it is done.

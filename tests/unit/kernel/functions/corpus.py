@@ -347,7 +347,7 @@ async def clocks() -> list[str]:
 
 
 @workflow
-async def mailbox_of_replaced() -> int:
+async def left_behind() -> int:
     background = asyncio.create_task(asyncio.sleep(1_000))
     found = await double(1)
     assert not background.done()
@@ -639,7 +639,7 @@ CORPUS: list[Call[Any]] = [
     context_managers(),
     polling(),
     clocks(),
-    mailbox_of_replaced(),
+    left_behind(),
     cancelled_inside(),
     callbacks(),
     race_of_steps_and_time(),

@@ -281,7 +281,7 @@ def buy(number: int) -> int:
 
 
 @buy.compensate
-def return_to_groups(number: int) -> None:
+def give_back(number: int) -> None:
     del number
 
 
