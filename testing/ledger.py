@@ -201,8 +201,8 @@ class DeterminismChecker:
             before = next(reversed(trail.values()))
 
             def digest(read: bool) -> Digest:
-                shown = row.shown if read else None  # a clock that was not read has no effect
-                trail[row.number] = hash((before, row.number, row.at, repr(row.event), shown))
+                time = (row.at, row.shown) if read else None  # a clock that was not read has no effect
+                trail[row.number] = hash((before, row.number, repr(row.event), time))
                 return trail[row.number]
 
             return self._noted(machine, life, row.number, digest, row, more, lambda: feed(row, more=more))
@@ -223,8 +223,9 @@ class DeterminismChecker:
                     return place, None
             row = _step_row(rows[place])
 
-            def digest(_: bool) -> Digest:
-                trail[row.number] = hash((before, row.number, row.at, repr(row.event), None))
+            def digest(read: bool) -> Digest:
+                time = (row.at, None) if read else None
+                trail[row.number] = hash((before, row.number, repr(row.event), time))
                 return trail[row.number]
 
             self._noted(machine, life, row.number, digest, row, row.number < past, lambda: turn or come_to())
@@ -250,14 +251,14 @@ class DeterminismChecker:
         except Exception as error:
             if isinstance(error, WorkflowStalledError):
                 self._unsettled.add(life)
-            row = None if row is None else attrs.evolve(row, shown=None)
+            row = None if row is None else attrs.evolve(row, shown=None, at=0)
             seen = Seen(row, (), False, (), f"{type(error).__name__}: {error}")
             self._note(life, (number, upto(False)), seen, more)
             raise
         ended = come_to.ended
         outcome = repr(ended.error) if isinstance(ended, FunctionFailed) else repr(ended)
         dropped = come_to.dropped
-        row = None if row is None else attrs.evolve(row, shown=None)
+        row = None if row is None else attrs.evolve(row, shown=None, at=row.at if come_to.read_clock else 0)
         seen = Seen(row, machine.pending_requests, machine.waits_for_others, dropped, outcome)
         self._note(life, (number, upto(come_to.read_clock)), seen, more)
         return come_to

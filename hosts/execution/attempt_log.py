@@ -18,6 +18,7 @@ from holdfast.kernel.commands import (
     Cancelled,
     ChildRunStarted,
     Completed,
+    CompletedAfterStep,
     ConditionEvaluated,
     ContinuedAsNew,
     Failed,
@@ -48,6 +49,7 @@ _OF_STAGES: Final = {
 
 _ENDS: Final[Mapping[type[Outcome], str]] = {
     Completed: "completed",
+    CompletedAfterStep: "completed",
     QueuedStepCompleted: "completed",
     MapExpanded: "found the items",
     ConditionEvaluated: "chose a branch",
@@ -138,8 +140,9 @@ def _log_ended_attempt(body: Body, outcome: Outcome, answer: JobSettled) -> None
     step = step_of(attempt.definition) or attempt.node
     is_function = attempt.kind is JobKind.WORKFLOW
     place = f"function {attempt.node!r}" if is_function else _place(attempt)
+    did = _ENDS[FunctionWaiting if is_function and answer.retry_at is not None else type(outcome)]
     ended = f"; the run is {answer.run_status}" if answer.run_status in TERMINAL else ""
-    _debug(body.work.run, place, step, attempt.attempt, f"{_ENDS[type(outcome)]} after {length}{ended}")
+    _debug(body.work.run, place, step, attempt.attempt, f"{did} after {length}{ended}")
 
 
 def _debug(run: Run, place: str, step: str, attempt: int, what: str) -> None:

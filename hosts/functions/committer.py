@@ -9,9 +9,10 @@ import attrs
 from holdfast.hosts.execution.event_loops import CurrentLoop, caller_into_loop
 from holdfast.hosts.execution.topic_delivery import try_to_deliver_topics
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
+from holdfast.hosts.functions.last_steps import LastSteps
 from holdfast.hosts.functions.loader import Opener
 from holdfast.hosts.functions.replay import FunctionReplay
-from holdfast.kernel.commands import JobRecord, JobRecorded, follow_up_of
+from holdfast.kernel.commands import EventAppend, JobRecord, JobRecorded, follow_up_of
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError, ConflictError
@@ -43,6 +44,10 @@ class Record:
     drive: FunctionReplay
     now: Callable[[], Micros]
     after: After = NOTHING_AFTER
+    ahead: EventAppend | None = None
+    """The result of a step that is fed before it is stored; None if the rows are stored first."""
+    has_returned: bool | None = None
+    """Whether the function has returned after that, so that nothing was stored; None if nothing was fed ahead."""
     answer: JobRecorded | None = None
 
     @property
@@ -52,7 +57,17 @@ class Record:
         return any(row.payload is not None and row.payload.blob is not None for row in rows)
 
     def apply(self) -> None:
-        """Feed the answer to the function."""
+        """Feed the answer to the function. What is fed before it is stored is then stored, unless the function returns.
+
+        Raises OvertakenError, and the errors of the store.
+        """
+        if self.ahead is not None:
+            self.has_returned = self.drive.feed_ahead(self.ahead, self.now())
+            if self.has_returned:
+                return
+            self.ahead = None
+            if (error := _store_alone(self)) is not None:
+                raise error
         assert self.answer is not None
         self.drive.take(self.answer, now=self.now(), received=self.command.received)
 
@@ -95,28 +110,25 @@ class Recorder:
         now: Callable[[], Micros],
         wake: Callable[[], None],
         after: After = NOTHING_AFTER,
+        ahead: EventAppend | None = None,
     ) -> "BatchedCall[Record]":
-        """Start what `record` does, and return the call.
+        """Start what `record` does, and return the call. `ahead` is as in `Record`.
 
         `wake` is called in the loop when the call is over or its batch must be watched. The caller must then wait
-        until it is over, also when it is cancelled.
+        until it is over, also when it is cancelled (`BatchedCall.over`), and ask for its `answer`.
         """
-        record = Record(kernel, command, drive, now, after)
+        record = Record(kernel, command, drive, now, after, ahead)
         call = BatchedCall(record, record.apply, record.turn)
         self._gathering.send(call, wake)
         return call
 
-    async def sent(self, call: "BatchedCall[Record]") -> JobRecorded:
-        """Wait for a call that was sent; return its answer once it was fed. Raises as `record`."""
-        if not call.is_plainly_over:
-            await call.over()
-        return self.answer(call)
+    def answer(self, call: "BatchedCall[Record]") -> JobRecorded | None:
+        """Return the answer of a call that is over; None if its function has returned before anything was stored.
 
-    def answer(self, call: "BatchedCall[Record]") -> JobRecorded:
-        """Return the answer of a call that is over. Raises as `record`."""
+        Raises as `record`, and OvertakenError.
+        """
         if call.error is not None:
             raise call.error
-        assert call.what.answer is not None
         return call.what.answer
 
     async def leave(self, call: "BatchedCall[Record]") -> None:
@@ -142,7 +154,22 @@ class _Now:
 
 
 def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
-    """Store the records of these calls in one transaction. Each call gets its answer or its error."""
+    """Store the records of these calls in one transaction, but not those that are fed before they are stored.
+
+    Each call gets its answer or its error.
+    """
+    if stored := [call for call in batch if call.what.ahead is None]:
+        _store(stored)
+
+
+def _store_alone(record: Record) -> BaseException | None:
+    """Store one record; return the error if it has no answer."""
+    call = BatchedCall(record, record.apply, record.turn)
+    _store((call,))
+    return call.error
+
+
+def _store(batch: Sequence[BatchedCall[Record]]) -> None:
     first = batch[0].what
     kernel = first.kernel
     try:
@@ -159,7 +186,7 @@ def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
         if isinstance(error, ConflictError) and len(batch) > 1:
             # The damaged rows of one run must not block the functions whose records share its transaction.
             for call in batch:
-                store_records((call,))
+                _store((call,))
             return
         for call in batch:
             call.error = error
@@ -175,12 +202,13 @@ def store_records(batch: Sequence[BatchedCall[Record]]) -> None:
 
 @attrs.define(eq=False)
 class Shared:
-    """The objects that all drivers of a kernel in an event loop share: the loop, the opener, the recorder."""
+    """The objects that all drivers of a kernel in an event loop share."""
 
     loop: CurrentLoop = attrs.field(factory=CurrentLoop)
     in_loop: Callable[[Callable[[], object]], None] = attrs.field(factory=caller_into_loop)
     opener: Opener = attrs.field(factory=Opener)
     recorder: Recorder = attrs.field(factory=Recorder)
+    last_steps: LastSteps = attrs.field(factory=LastSteps)
 
 
 shared_here: Final[PerEventLoop[Shared]] = PerEventLoop("holdfast_drivers", Shared)

@@ -25,9 +25,13 @@ started: the function relies on them, so they must be stored first.
 Steps continue without these rounds. While the function waits only for inline steps, a step that ends sends its own
 record (`_send`), and the answer starts the next step (`_begin_next`). Everything else wakes the driver.
 
+A function often returns after the same step as in earlier runs. The result of such a step (`last_steps.py`) is fed
+before it is stored, and if the function returns, step and end are stored together (docs/decisions/0126). A function
+has no effect but through what it requests, and nothing that it requests is started before the row is stored.
+
 What is guaranteed:
 
-- The result of a step is stored before the function receives it.
+- The result of a step is stored before anything is done that the function requests after it.
 - A record is repeated until the store answers, with the same `seen`. The kernel compares it with the rows after that
   one, so rows that an unanswered attempt has stored are not stored again.
 - If another worker has claimed the job, the answer is `fenced` and nothing is stored. The steps here are cancelled, and
@@ -70,7 +74,7 @@ from holdfast.hosts.functions.loader import FencedError, keep_idle, load_functio
 from holdfast.hosts.functions.lost_steps import lost_steps, restart_row, restartable_steps
 from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
 from holdfast.hosts.functions.pending_calls import StepAttempt
-from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.functions.replay import FunctionReplay, OvertakenError
 from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step
@@ -91,6 +95,7 @@ from holdfast.kernel.commands import (
     StepFail,
     pass_over_for,
 )
+from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.clock import micros
@@ -106,6 +111,8 @@ from holdfast.ports.errors import (
 from holdfast.ports.records.job import SUSPECT_AFTER
 from holdfast.ports.records.values import Micros
 
+AHEAD_ROWS_MAX: Final = 1_000
+"""From how many rows on nothing is fed before it is stored, because a function that is overtaken is replayed."""
 HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
 """Microseconds between two looks at the history at most, because hints may be lost."""
 OUTPUT_WITHIN: Final[Micros] = 2_000_000
@@ -260,6 +267,9 @@ class _Driver:
         """Whether this attempt has lost its lease."""
         self._noted = 0
         """The number of the last row of any answer."""
+        self._last_steps = shared.last_steps
+        self._last_step: str | None = None
+        """The call of the step whose result was recorded last, if it was sent without waking the driver."""
 
     async def run(self) -> Outcome:
         try:
@@ -279,6 +289,12 @@ class _Driver:
         ):
             try:
                 outcome = await self._drive_on(drive)
+            except OvertakenError:
+                # The rows are stored, in another order than the function has received them: it is replayed.
+                return FunctionWaiting(seen=drive.seen - 1, wake_at=self._now())
+            except BaseException:
+                await self._store_ahead(drive)
+                raise
             finally:
                 await self._stop()
         self._body.runtime.received = drive.received()
@@ -293,7 +309,7 @@ class _Driver:
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
             lost = lost_steps(drive.running_steps(lost_at), self._body, was_suspect=was_suspect)
             await self._record(drive, (*drive.notes(), *lost))
-        while not drive.is_over and not self._is_fenced:
+        while self._sent is not None or not (drive.is_over or self._is_fenced):
             if self._fault is not None:
                 raise self._fault
             if self._sent is not None:
@@ -337,6 +353,8 @@ class _Driver:
             left = (*drive.notes(), *await answer_rows(self._body, drive), *drive.published())
             if left:
                 await self._record(drive, left)
+            elif self._last_step is not None and isinstance(drive.ended, FunctionReturned):
+                self._last_steps.confirm(self._body.attempt.definition, self._last_step)
         # The outcome of a fenced attempt is fenced too, and counted by that.
         return FunctionWaiting(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
@@ -364,7 +382,8 @@ class _Driver:
             drive = self._drive
         if drive is None or not drive.is_in_memory:
             return None
-        return drive.close if not is_idle or self._is_fenced else lambda: keep_idle(self._body, drive)
+        is_kept = is_idle and not self._is_fenced and drive.ahead is None
+        return (lambda: keep_idle(self._body, drive)) if is_kept else drive.close
 
     def _now(self) -> Micros:
         return micros(self._parts.clock.now())
@@ -466,8 +485,45 @@ class _Driver:
         drive = self._drive
         assert drive is not None
         rows, self._done = self._done, []
-        command, now = self._command(rows, drive.seen, drive.received(), stores=True), self._parts.trusted_now
-        self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent, self._after)
+        ahead = self._step_to_feed_ahead(drive, rows)
+        command, now = (
+            self._command(rows, drive.seen, drive.received(), stores=ahead is None),
+            self._parts.trusted_now,
+        )
+        self._sent = self._recorder.send(
+            self._parts.kernel, drive, command, now, self._on_sent, self._after, ahead
+        )
+
+    def _step_to_feed_ahead(
+        self, drive: FunctionReplay, rows: Sequence[EventAppend | StepFail]
+    ) -> EventAppend | None:
+        """Return the result of the step that is probably the last one of its function; None if there is none."""
+        self._last_step = None
+        if len(rows) != 1 or self._running or self._later or drive.seen >= AHEAD_ROWS_MAX:
+            return None
+        done = rows[0]
+        if not isinstance(done, EventAppend) or not isinstance(done.event, events.StepCompleted):
+            return None
+        if done.published or done.artifacts or done.payload is None or done.payload.inline is None:
+            return None
+        self._last_step = call = done.event.call
+        return done if self._last_steps.expects(self._body.attempt.definition, call) else None
+
+    async def _store_ahead(self, drive: FunctionReplay) -> None:
+        """Store the result of a step that was fed before it was stored, because this attempt is given up.
+
+        If that fails, the step is made again, as after a crash.
+        """
+        await self._stop()
+        if drive.ahead is None:
+            return
+        command = self._command((drive.ahead.step,), drive.ahead.after, stores=True)
+        store = partial(self._parts.kernel.dispatch_many, (command,))
+        with CancelScope(shield=True):
+            try:
+                await result_in_thread(store)
+            except STORE_ERRORS as error:
+                _log.warning("the outcome of job %s can't be recorded: %s", command.job, error)
 
     def _on_sent(self) -> None:
         """Continue with the next steps after a record was answered, or wake the driver."""
@@ -476,10 +532,20 @@ class _Driver:
             self._wake_event.set()
             return
         try:
-            self._begin_next(sent.what.drive, self._recorder.answer(sent))
+            answer = self._answer(sent)
+            if answer is None:
+                self._wake_event.set()
+            else:
+                self._begin_next(sent.what.drive, answer)
         except Exception as error:  # noqa: BLE001  # other callbacks of the batch follow this one
             self._fault = error
             self._wake_event.set()
+
+    def _answer(self, sent: BatchedCall[Record]) -> JobRecorded | None:
+        if sent.what.has_returned is False:
+            self._last_steps.refute(self._body.attempt.definition, self._last_step or "")
+            self._last_step = None
+        return self._recorder.answer(sent)
 
     def _begin_next(self, drive: FunctionReplay, answer: JobRecorded) -> None:
         """Start the steps that the function has requested since."""
@@ -595,6 +661,7 @@ class _Driver:
 
     async def _take(self, drive: FunctionReplay) -> None:
         """Feed the answers of transactional steps."""
+        self._last_step = None
         while self._known and not self._is_fenced:
             answer = self._known.pop(0)
             take = partial(run_watched, partial(drive.take, answer), lambda: drive.turn)
@@ -639,16 +706,25 @@ class _Driver:
         """
         wait = RETRY_MIN
         seen = drive.seen if seen is None else seen
+        received = None if sent is None else sent.what.command.received
+        if sent is None:
+            self._last_step = None
         while True:
             before, sent = sent, None
-            command = (
-                self._command(rows, seen, drive.received(), stores=True)
-                if before is None
-                else before.what.command
-            )
+            if before is not None:
+                command = before.what.command
+            else:
+                # What the function has received since a step that is not stored is not received yet.
+                if drive.ahead is None or received is None:
+                    received = drive.received()
+                command = self._command(rows, seen, received, stores=True)
             try:
                 if before is not None:
-                    answer = await self._recorder.sent(before)
+                    if not before.is_plainly_over:
+                        await before.over()
+                    answer = self._answer(before)
+                    if answer is None:
+                        return
                 else:
                     now = self._parts.trusted_now
                     kernel = self._parts.kernel

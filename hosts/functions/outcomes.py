@@ -12,7 +12,7 @@ from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.loader import rows_after
 from holdfast.hosts.functions.published_values import newest_rows, published_name
-from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.functions.replay import FedAhead, FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.commands import (
@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     Cancelled,
     CarriedValue,
     Completed,
+    CompletedAfterStep,
     ContinuedAsNew,
     Failed,
     Failure,
@@ -29,6 +30,7 @@ from holdfast.kernel.functions.protocol import FunctionContinued, FunctionReturn
 from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.kernel.rules.continue_as_new import carried_update
+from holdfast.ports.records.values import Payload
 
 _PLACES_MAX: Final = 3
 """How many places in the code the message of a stuck function names."""
@@ -56,12 +58,12 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
             _log.warning(
                 "run %s of %s: %s was called but never awaited, so it did not run", run.id, run.workflow, what
             )
-        if len(text) <= INLINE_MAX:
-            return Completed(output=payloads.put(text, place))
         put = partial(payloads.put, text, place)
-        return Completed(
-            output=await until_available_in_thread(put, "the result of a function can't be stored yet")
-        )
+        if len(text) <= INLINE_MAX:
+            output = put()
+        else:
+            output = await until_available_in_thread(put, "the result of a function can't be stored yet")
+        return Completed(output=output) if drive.ahead is None else _with_step(drive.ahead, output)
     if isinstance(ended, FunctionContinued):
         return await continue_as_new_outcome(body, drive, ended)
     assert ended is not None
@@ -72,6 +74,13 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
     message = "".join(traceback.format_exception_only(ended.error)).strip()
     kind = type(ended.error).__name__
     return Failed(failure=Failure(code="body_error", message=message, type=kind, retryable=False))
+
+
+def _with_step(ahead: FedAhead, output: Payload) -> CompletedAfterStep:
+    step, result = ahead.step.event, ahead.step.payload
+    assert isinstance(step, events.StepCompleted)
+    assert result is not None
+    return CompletedAfterStep(output=output, seen=ahead.after, step=step, result=result)
 
 
 def stuck(places: Sequence[str]) -> Outcome:

@@ -82,6 +82,7 @@ from holdfast.kernel.functions.protocol import (
     FunctionEvent,
     FunctionFailed,
     FunctionOutput,
+    FunctionReturned,
     RecordedRequest,
     Row,
     StepCompleted,
@@ -112,6 +113,22 @@ from holdfast.ports.structs import evolve
 
 T = TypeVar("T")
 
+
+class OvertakenError(Exception):
+    """A function received the result of a step before another row that is stored before it. It must be replayed."""
+
+
+@attrs.define(eq=False)
+class FedAhead:
+    """The result of a step that a function has received before its row is stored."""
+
+    step: EventAppend
+    after: int
+    """The number of the last stored row that the function had received."""
+    turn: Turn = attrs.field(factory=Turn)
+    """What the function did with it."""
+
+
 BEHIND_MAX: Final[Micros] = 1_000_000
 """Microseconds that the clock of a function may be behind when a row is fed."""
 _NO_ROWS: Final[frozenset[int]] = frozenset()
@@ -139,6 +156,7 @@ class FunctionReplay:
         "_runtime",
         "_text",
         "_was_full",
+        "ahead",
         "ended",
         "fault",
         "has_published",
@@ -156,6 +174,8 @@ class FunctionReplay:
         self._text = text
         self.seen = 0
         """The number of the last row that was fed."""
+        self.ahead: FedAhead | None = None
+        """The result that was fed before its row is stored, until an answer has the row."""
         self.ended: Ended | None = None
         self.fault: HoldfastError | None = None
         """Why the function cannot continue; None if it can."""
@@ -242,6 +262,8 @@ class FunctionReplay:
 
         The record behind the answer contained the row numbers `received`.
         """
+        if self.ahead is not None and answer.rows:
+            self._confirm(self.ahead, answer)
         if received and answer.status == "recorded":
             recorded = frozenset(received)
             self._machine.received[:] = [one for one in self._machine.received if one not in recorded]
@@ -250,6 +272,43 @@ class FunctionReplay:
         known = parse_rows(answer.rows)
         self._read_before(known)
         self._feed(known, now)
+
+    def feed_ahead(self, step: EventAppend, now: Micros) -> bool:
+        """Feed the result of a step as the next row before it is stored; return whether the function has returned.
+
+        `now` is the current time. If it has returned, it has done nothing else, and the step is to be stored with its
+        end. If it has not, nothing that it requests may be started before `take` has received the row.
+        """
+        done = step.event
+        assert isinstance(done, events.StepCompleted)
+        assert step.payload is not None
+        self.ahead = ahead = FedAhead(step, self.seen)
+        output = self._text(step.payload)
+        number = self.seen = self.stored = self.seen + 1
+        event = StepCompleted(call=done.call, step=done.step, output=output, given=done.given)
+        try:
+            ahead.turn = self._machine.feed(Row(number=number, at=now, event=event, site=done.site))
+            self._note(attrs.evolve(ahead.turn, outputs=()), number, now, None)
+        except HoldfastError as error:
+            self.fault = error
+            return False
+        is_quiet = not (ahead.turn.outputs or ahead.turn.read_clock or self.has_others)
+        return is_quiet and isinstance(self.ended, FunctionReturned)
+
+    def _confirm(self, ahead: FedAhead, answer: JobRecorded) -> None:
+        """Compare the row that was fed before it was stored with the stored one. Raises OvertakenError.
+
+        The stored row has another time: a replay would show that to a function that has read its clock.
+        """
+        done = ahead.step.event
+        assert isinstance(done, events.StepCompleted)
+        row = answer.rows[0]
+        is_it = row.type == events.StepCompleted.type and events.event_of(row).identity == done.identity
+        if not is_it or ahead.turn.read_clock:
+            raise OvertakenError
+        self.ahead = None
+        for output in ahead.turn.outputs:
+            self._report(output, row.at)
 
     def suspend(self) -> None:
         """Detach the function from its driver. It keeps its place until `resume`.

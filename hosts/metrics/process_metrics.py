@@ -10,6 +10,7 @@ from holdfast.hosts.metrics.label_limit import LabelLimit
 from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch
 from holdfast.kernel.commands import (
     Command,
+    CompletedAfterStep,
     Failed,
     FunctionWaiting,
     JobRelease,
@@ -167,6 +168,8 @@ def _end_of_attempt(command: Command[object], answer: object) -> str | None:
         case JobSettle(outcome=outcome), JobSettled(status="settled", retry_at=retry_at):
             if isinstance(outcome, FunctionWaiting | PollNotReady | StageSuspended):
                 return "waiting"
+            if isinstance(outcome, CompletedAfterStep) and retry_at is not None:
+                return "waiting"  # its end was not stored
             if not isinstance(outcome, Failed | QueuedStepFailed):
                 return "completed"
             return "failed" if retry_at is None else "retried"

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from holdfast.kernel.history.events import StepCompleted, StepFailed
 from holdfast.kernel.pipelines.plan import RetryPolicy
 from holdfast.ports.records.run import NO_OPTIONS, ClosePolicy, GivenOptions
 from holdfast.ports.records.values import Micros, Payload
@@ -35,6 +36,22 @@ class Completed:
 
     tag: ClassVar[str] = "completed"
     output: Payload
+
+
+@frozen(kw_only=True)
+class CompletedAfterStep(Completed):
+    """Outcome: the durable function has returned after a step whose result is not stored yet (docs/decisions/0126).
+
+    Both are stored together, if the history has no row after `seen`. Otherwise the function has received the rows in
+    another order than they are stored: then only the step is, and the function is driven again.
+    """
+
+    tag: ClassVar[str] = "completed_after_step"
+    seen: int
+    """Number of the last stored row that the function has received."""
+    step: StepCompleted
+    result: Payload
+    """Result of the step."""
 
 
 @frozen(kw_only=True)
@@ -150,6 +167,17 @@ class FunctionWaiting:
 
 
 @frozen(kw_only=True)
+class WaitingAfterStep(FunctionWaiting):
+    """Outcome: what is stored of a `CompletedAfterStep` whose end is not: the function is driven again.
+
+    Used inside the kernel; hosts never send it.
+    """
+
+    step: StepCompleted | StepFailed
+    result: Payload | None
+
+
+@frozen(kw_only=True)
 class ChannelMessage:
     """A message for a channel of a run."""
 
@@ -217,6 +245,7 @@ class Blocked:
 
 Outcome = (
     Completed
+    | CompletedAfterStep
     | MapExpanded
     | Failed
     | QueuedStepCompleted

@@ -9,6 +9,7 @@ from holdfast.kernel.commands import (
     ChildStart,
     Command,
     Completed,
+    CompletedAfterStep,
     ConditionEvaluated,
     ContinuedAsNew,
     EventAppend,
@@ -64,6 +65,8 @@ def weight_of(command: Command[Any]) -> int:
         match command.outcome:
             case QueuedStepCompleted(output=output):
                 return reported_size + _size(output)
+            case CompletedAfterStep(output=output, result=result, step=step):
+                return reported_size + _size(output) + _size(result) + len(step.given or "")
             case Completed(output=output):
                 return reported_size + _size(output) + sum(_size(event.payload) for event in command.events)
             case StageSuspended(state=output) | ChildRunStarted(input=output) | ContinuedAsNew(input=output):

@@ -5,6 +5,7 @@ from typing import Final, Literal
 from holdfast.kernel.commands import (
     Blocked,
     ChildRunStarted,
+    CompletedAfterStep,
     Failed,
     FunctionWaiting,
     JobClaimed,
@@ -57,6 +58,8 @@ def _status(
     match settle.outcome:
         case Failed() | QueuedStepFailed():
             return "failed" if settled.retry_at is None else "retrying"
+        case CompletedAfterStep() if settled.retry_at is not None:
+            return "suspended"
         case StageSuspended() | PollNotReady() | ChildRunStarted() | FunctionWaiting() | Blocked():
             return "suspended"
         case _:

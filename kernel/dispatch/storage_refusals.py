@@ -7,6 +7,7 @@ import attrs
 from holdfast.kernel.commands import (
     Command,
     Completed,
+    CompletedAfterStep,
     EventAppend,
     Failed,
     Failure,
@@ -19,7 +20,7 @@ from holdfast.kernel.commands import (
     StepQueue,
     UpdateDeliver,
 )
-from holdfast.kernel.commands.outcomes import ResultRefused
+from holdfast.kernel.commands.outcomes import ResultRefused, WaitingAfterStep
 from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.ports.errors import RefusedError, StepResultError, StorageRefusedError
@@ -32,6 +33,13 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
         case JobSettle(outcome=QueuedStepCompleted()):
             raised = QueuedStepFailed(error=_recorded(StepResultError(failure.message)).text)
             return attrs.evolve(command, outcome=raised, outputs=(), events=())
+        case JobSettle(outcome=CompletedAfterStep() as outcome):
+            # Which of the two values was refused is found out by storing them one after the other.
+            waiting = WaitingAfterStep(seen=outcome.seen, step=outcome.step, result=outcome.result)
+            return attrs.evolve(command, outcome=waiting, outputs=(), received=())
+        case JobSettle(outcome=WaitingAfterStep(step=events.StepCompleted() as step) as outcome):
+            failed = _failed(step, failure.message)
+            return attrs.evolve(command, outcome=attrs.evolve(outcome, step=failed, result=None))
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
             kind = ResultRefused if isinstance(outcome, Completed) else Failed
             return JobSettle(
@@ -57,17 +65,7 @@ def _refused(record: FunctionRecord, why: str) -> EventAppend | None:
     """Return the record of an error to store instead of the refused value; None if the record has no value."""
     match record:
         case EventAppend(event=events.StepCompleted() as done):
-            event: events.DriverEvent = events.StepFailed(
-                call=done.call,
-                step=done.step,
-                attempt=done.attempt,
-                error=_recorded(StepResultError(why)),
-                host=done.host,
-                site=done.site,
-                started_at=done.started_at,
-                undoes=done.undoes,
-                given=done.given,
-            )
+            event: events.DriverEvent = _failed(done, why)
         case EventAppend(event=events.UpdateCompleted() as done):
             event = events.UpdateFailed(call=done.call, error=_recorded(StorageRefusedError(why)))
         case StepQueue():
@@ -82,6 +80,20 @@ def _refused(record: FunctionRecord, why: str) -> EventAppend | None:
         case _:
             return None
     return EventAppend(event=event)
+
+
+def _failed(done: events.StepCompleted, why: str) -> events.StepFailed:
+    return events.StepFailed(
+        call=done.call,
+        step=done.step,
+        attempt=done.attempt,
+        error=_recorded(StepResultError(why)),
+        host=done.host,
+        site=done.site,
+        started_at=done.started_at,
+        undoes=done.undoes,
+        given=done.given,
+    )
 
 
 def _recorded(error: Exception) -> events.RecordedError:

@@ -2,7 +2,14 @@
 
 from typing import cast
 
-from holdfast.kernel.commands import Cancelled, Failed, FunctionWaiting, JobSettled
+from holdfast.kernel.commands import (
+    Cancelled,
+    CompletedAfterStep,
+    Failed,
+    FunctionWaiting,
+    JobSettled,
+)
+from holdfast.kernel.commands.outcomes import WaitingAfterStep
 from holdfast.kernel.history import events
 from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.reruns import retry_run
@@ -20,8 +27,40 @@ from holdfast.ports.structs import evolve
 
 def complete_function(settlement: Settlement) -> Decision[JobSettled]:
     """Store the result of a function and end its run."""
-    draft, row = completed(settlement)
+    draft = settlement.draft()
+    row = completed(settlement, draft)
     return _with_successor(settlement, draft, settlement.settled(draft, row=row))
+
+
+def complete_after_step(settlement: Settlement) -> Decision[JobSettled]:
+    """Store the result of a step with the end of its function; without the end if the history has other new rows.
+
+    The function has received the step as the row after `seen`. With another row in its place, a replay might end
+    otherwise.
+    """
+    command, run = settlement.command, settlement.run
+    outcome = command.outcome
+    assert isinstance(outcome, CompletedAfterStep)
+    if run.last_row != outcome.seen:
+        waiting = WaitingAfterStep(seen=outcome.seen, step=outcome.step, result=outcome.result)
+        # What it has received since the step is not received in the history that is stored.
+        overtaken = evolve(settlement, command=evolve(command, outcome=waiting), run=settlement.before)
+        return suspend_after_step(overtaken)
+    draft = settlement.draft()
+    draft.append_of(settlement.job, outcome.step, payload=outcome.result)
+    row = completed(settlement, draft)
+    return _with_successor(settlement, draft, settlement.settled(draft, row=row))
+
+
+def suspend_after_step(settlement: Settlement) -> Decision[JobSettled]:
+    """Store what became of a step, and queue its function at once."""
+    outcome, run, job, now = settlement.command.outcome, settlement.run, settlement.job, settlement.now
+    assert isinstance(outcome, WaitingAfterStep)
+    draft = settlement.draft()
+    draft.append_of(job, outcome.step, payload=outcome.result)
+    released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
+    return Decision(reply, (*draft.changes(), Update(released)), (*draft.hints, *job_hints(released)))
 
 
 def fail_function(settlement: Settlement) -> Decision[JobSettled]:

@@ -11,6 +11,7 @@ from holdfast.kernel.commands import (
     Cancelled,
     ChildRunStarted,
     Completed,
+    CompletedAfterStep,
     ConditionEvaluated,
     ContinuedAsNew,
     Failed,
@@ -23,7 +24,7 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     StageSuspended,
 )
-from holdfast.kernel.commands.outcomes import ResultRefused
+from holdfast.kernel.commands.outcomes import ResultRefused, WaitingAfterStep
 from holdfast.kernel.rules.blocked_functions import block_function, free_lost_function
 from holdfast.kernel.rules.children import new_run_of, start_child
 from holdfast.kernel.rules.continue_as_new import continue_run
@@ -31,9 +32,11 @@ from holdfast.kernel.rules.external_cancels import free_lost_cancel, record_canc
 from holdfast.kernel.rules.external_work import check_again, fail_check, suspend_stage
 from holdfast.kernel.rules.function_settlement import (
     cancel_function,
+    complete_after_step,
     complete_function,
     fail_function,
     retry_refused_result,
+    suspend_after_step,
     suspend_function,
 )
 from holdfast.kernel.rules.leases import parse_job_id
@@ -64,10 +67,12 @@ OUTCOMES: Final[OutcomeRules] = {
     JobKind.DELIVER: {},  # never claimed: `run.deliver` ends them
     JobKind.WORKFLOW: {
         Completed: complete_function,
+        CompletedAfterStep: complete_after_step,
         Failed: fail_function,
         ResultRefused: retry_refused_result,
         Cancelled: cancel_function,
         FunctionWaiting: suspend_function,
+        WaitingAfterStep: suspend_after_step,
         Blocked: block_function,
         ContinuedAsNew: continue_run,
     },
@@ -121,6 +126,7 @@ def _child_started(reads: Reads, command: JobSettle) -> Reads:
 
 READS: Final[OutcomeReads] = {
     Completed: _ended,
+    CompletedAfterStep: _ended,
     Cancelled: _ended,
     Failed: _failed,
     ResultRefused: _failed,

@@ -191,15 +191,14 @@ def settle_decision(rules: OutcomeRules) -> Callable[[State, JobSettle, Micros, 
 
 def complete(settlement: Settlement) -> Decision[JobSettled]:
     """Store the output of a stage, and continue the run."""
-    draft, row = completed(settlement)
-    return settlement.settled(draft, row=row)
+    draft = settlement.draft(takes_next=True)
+    return settlement.settled(draft, row=completed(settlement, draft))
 
 
-def completed(settlement: Settlement) -> tuple[RunDraft, int]:
-    """Return a draft with the output of a body and what follows from it, and the number of the row with the output."""
+def completed(settlement: Settlement, draft: RunDraft) -> int:
+    """Add the output of a body and what follows from it to a draft; return the number of the row with the output."""
     command, job = settlement.command, settlement.job
     assert isinstance(command.outcome, Completed)
-    draft = settlement.draft(takes_next=True)
     for event in command.events:
         draft.append_user_event(job, event)
     event_of_output = events.StageCompleted(
@@ -208,7 +207,7 @@ def completed(settlement: Settlement) -> tuple[RunDraft, int]:
     row = draft.append_of(job, event_of_output, payload=command.outcome.output)
     draft.close_job(job)
     stage_completed(draft, settlement.plan, progress_from(settlement.run.progress), job, row)
-    return draft, row
+    return row
 
 
 def fail(settlement: Settlement) -> Decision[JobSettled]:
