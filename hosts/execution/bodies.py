@@ -12,6 +12,7 @@ from holdfast.hosts.execution.attempt_runtime import AttemptParts, AttemptRuntim
 from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.execution.last_steps import LastSteps
 from holdfast.hosts.execution.output_buffer import OutputBuffer
 from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.execution.trigger_firer import TriggerFirer
@@ -126,6 +127,8 @@ class Parts:
     """Whether the host is shutting down, so that nothing more may be started here."""
     cache: FunctionCache = attrs.field(factory=FunctionCache)
     """Keeps waiting functions in memory."""
+    last_steps: LastSteps = attrs.field(factory=LastSteps)
+    """Knows which steps are the last ones of their functions."""
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
     """Replaces steps, for tests that stub them."""
     retry: Retry | None = None

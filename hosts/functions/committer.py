@@ -9,7 +9,6 @@ import attrs
 from holdfast.hosts.execution.event_loops import CurrentLoop, caller_into_loop
 from holdfast.hosts.execution.topic_delivery import try_to_deliver_topics
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
-from holdfast.hosts.functions.last_steps import LastSteps
 from holdfast.hosts.functions.loader import Opener
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.commands import EventAppend, JobRecord, JobRecorded, follow_up_of
@@ -202,13 +201,12 @@ def _store(batch: Sequence[BatchedCall[Record]]) -> None:
 
 @attrs.define(eq=False)
 class Shared:
-    """The objects that all drivers of a kernel in an event loop share."""
+    """The objects that all drivers of a kernel in an event loop share: the loop, the opener, the recorder."""
 
     loop: CurrentLoop = attrs.field(factory=CurrentLoop)
     in_loop: Callable[[Callable[[], object]], None] = attrs.field(factory=caller_into_loop)
     opener: Opener = attrs.field(factory=Opener)
     recorder: Recorder = attrs.field(factory=Recorder)
-    last_steps: LastSteps = attrs.field(factory=LastSteps)
 
 
 shared_here: Final[PerEventLoop[Shared]] = PerEventLoop("holdfast_drivers", Shared)

@@ -267,7 +267,7 @@ class _Driver:
         """Whether this attempt has lost its lease."""
         self._noted = 0
         """The number of the last row of any answer."""
-        self._last_steps = shared.last_steps
+        self._last_steps = body.parts.last_steps
         self._last_step: str | None = None
         """The call of the step whose result was recorded last, if it was sent without waking the driver."""
 
@@ -497,7 +497,7 @@ class _Driver:
     def _step_to_feed_ahead(
         self, drive: FunctionReplay, rows: Sequence[EventAppend | StepFail]
     ) -> EventAppend | None:
-        """Return the result of the step that is probably the last one of its function; None if there is none."""
+        """Return the result of the step that is probably the last one of its function; None if it is not known."""
         self._last_step = None
         if len(rows) != 1 or self._running or self._later or drive.seen >= AHEAD_ROWS_MAX:
             return None

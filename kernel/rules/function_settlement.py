@@ -53,7 +53,7 @@ def complete_after_step(settlement: Settlement) -> Decision[JobSettled]:
 
 
 def suspend_after_step(settlement: Settlement) -> Decision[JobSettled]:
-    """Store what became of a step, and queue its function at once."""
+    """Store the result or error of a step, and queue its function at once."""
     outcome, run, job, now = settlement.command.outcome, settlement.run, settlement.job, settlement.now
     assert isinstance(outcome, WaitingAfterStep)
     draft = settlement.draft()

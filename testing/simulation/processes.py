@@ -32,6 +32,7 @@ from holdfast.ports.zones import ZoneTables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.simulation.fibers import START, Hub, WakeSignal, current
+from holdfast.testing.simulation.guessed_last_steps import GuessedLastSteps
 from holdfast.testing.simulation.loops import VirtualLoop, virtual_loop
 from holdfast.testing.simulation.observer import SimulationObserver
 from holdfast.testing.simulation.ports import (
@@ -113,7 +114,8 @@ class ObservingInterceptor:
 
             return attrs.evolve(made, body=noting(made, note))
 
-        return attrs.evolve(body, parts=attrs.evolve(body.parts, step=seen))
+        guesses = GuessedLastSteps(f"{attempt.job}/{attempt.epoch}")
+        return attrs.evolve(body, parts=attrs.evolve(body.parts, step=seen, last_steps=guesses))
 
 
 @attrs.frozen(kw_only=True)

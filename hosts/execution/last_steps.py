@@ -14,7 +14,7 @@ PENALTY: Final = 64
 
 
 class LastSteps:
-    """The steps that were last in functions of this process. Used on the thread of one event loop."""
+    """The steps that were last in functions of this process. Safe from any thread."""
 
     __slots__ = ("_known",)
 
