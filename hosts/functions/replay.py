@@ -61,6 +61,7 @@ from holdfast.hosts.functions.function_events import (
     type_of_answer,
 )
 from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
+from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     EventAppend,
@@ -274,10 +275,10 @@ class FunctionReplay:
         self._feed(known, now)
 
     def feed_ahead(self, step: EventAppend, now: Micros) -> bool:
-        """Feed the result of a step as the next row before it is stored; return whether the function has returned.
+        """Feed the result of a step as the next row before it is stored; return whether both can end together.
 
-        `now` is the current time. If it has returned, it has done nothing else, and the step is to be stored with its
-        end. If it has not, nothing that it requests may be started before `take` has received the row.
+        `now` is the current time. They can if the function has returned and has done nothing else. If not, nothing that
+        it has requested may be started before `take` has received the row.
         """
         done = step.event
         assert isinstance(done, events.StepCompleted)
@@ -292,8 +293,10 @@ class FunctionReplay:
         except HoldfastError as error:
             self.fault = error
             return False
-        is_quiet = not (ahead.turn.outputs or ahead.turn.read_clock or self.has_others)
-        return is_quiet and isinstance(self.ended, FunctionReturned)
+        if ahead.turn.outputs or ahead.turn.read_clock or self.has_others:
+            return False
+        # A large result would have to be stored as a blob before the step is stored.
+        return isinstance(self.ended, FunctionReturned) and len(self.ended.output) <= INLINE_MAX
 
     def _confirm(self, ahead: FedAhead, answer: JobRecorded) -> None:
         """Compare the row that was fed before it was stored with the stored one. Raises OvertakenError.

@@ -8,6 +8,7 @@ from tests.mutants.external_cancels import EXTERNAL_CANCELS
 from tests.mutants.forks import FORKS
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.gathering import GATHERING
+from tests.mutants.last_steps import LAST_STEPS
 from tests.mutants.limits import LIMITS
 from tests.mutants.lost_attempts import LOST_ATTEMPTS
 from tests.mutants.messages import MESSAGES
@@ -29,6 +30,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *RUNS,
     *EXTERNAL_CANCELS,
     *FUNCTIONS,
+    *LAST_STEPS,
     *QUEUED_STEPS,
     *FORKS,
     *MESSAGES,

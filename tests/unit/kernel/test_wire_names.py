@@ -48,8 +48,8 @@ def test_commands() -> None:
 
 def test_outcomes() -> None:
     assert tags_of(Outcome) == words("""
-        blocked cancelled child_started completed condition_evaluated continued_as_new failed map_expanded not_ready
-        step_completed step_failed suspended waiting
+        blocked cancelled child_started completed completed_after_step condition_evaluated continued_as_new failed
+        map_expanded not_ready step_completed step_failed suspended waiting
     """)
 
 
