@@ -34,7 +34,7 @@ help:
 	@echo 'make test-full      run the slow tests and the sized ones at full size, with many examples (an hour)'
 	@echo 'make chaos          run the chaos tests at full size (most of an hour)'
 	@echo 'make simulate       run the simulator: seeded faults in virtual time'
-	@echo '                    [SEEDS=1500] [FIRST=1] [STORE=memory|sqlite] [JOBS=2] [WORKLOAD=runs|schedules|gathering|limits|messages|topics|updates]'
+	@echo '                    [SEEDS=1500] [FIRST=1] [STORE=memory|sqlite] [JOBS=2] [WORKLOAD=runs|schedules|gathering|limits|messages|topics|updates|last_steps]'
 	@echo 'make mutants        plant known bugs and check that the simulator finds them'
 	@echo '                    [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]'
 	@echo 'make mutants-tests  plant known bugs and check that the fast tests find them [ONLY=name,name] [JOBS=2]'

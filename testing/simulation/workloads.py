@@ -5,6 +5,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from holdfast.testing.simulation.gathering_workload import draw_gathering
+from holdfast.testing.simulation.last_step_workload import draw_last_steps
 from holdfast.testing.simulation.limit_workload import draw_changed_limits
 from holdfast.testing.simulation.message_workload import draw_messages
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
@@ -22,6 +23,7 @@ LIMITS: Final = "limits"
 MESSAGES: Final = "messages"
 TOPICS: Final = "topics"
 UPDATES: Final = "updates"
+LAST_STEPS: Final = "last_steps"
 WORKLOADS: Final[Mapping[str, Make]] = {
     RUNS: draw_workload,
     SCHEDULES: draw_schedules,
@@ -30,6 +32,7 @@ WORKLOADS: Final[Mapping[str, Make]] = {
     MESSAGES: draw_messages,
     TOPICS: draw_topics,
     UPDATES: draw_updates,
+    LAST_STEPS: draw_last_steps,
 }
 
 

@@ -6,9 +6,9 @@ from tests.mutants.mutant import Edit, Mutant
 
 
 def _mutant(
-    name: str, breaks: str, *edits: Edit, caught_by: tuple[str, ...] = ("D2",), workload: str = "runs"
+    name: str, breaks: str, *edits: Edit, caught_by: tuple[str, ...] = ("D2", "S4", "S6", "M1")
 ) -> Mutant:
-    return Mutant(name=name, breaks=breaks, caught_by=caught_by, edits=edits, workload=workload)
+    return Mutant(name=name, breaks=breaks, caught_by=caught_by, edits=edits, workload="last_steps")
 
 
 RULE: Final = "kernel/rules/function_settlement.py"
@@ -20,8 +20,6 @@ LAST_STEPS: Final = (
         "overtaken-function-ends",
         "A function that has received a step before an earlier row ends all the same.",
         Edit(RULE, "    if run.last_row != outcome.seen:\n", "    if run.last_row < outcome.seen:\n"),
-        caught_by=("D2", "S4", "M1"),
-        workload="messages",
     ),
     _mutant(
         "end-without-its-step",
@@ -33,18 +31,6 @@ LAST_STEPS: Final = (
             "    row = completed",
             "    draft = settlement.draft()\n    row = completed",
         ),
-        caught_by=("S4", "D2"),
-    ),
-    _mutant(
-        "step-of-overtaken-function-dropped",
-        "Of a function that was overtaken, the step is not stored either: it is made again.",
-        Edit(
-            RULE,
-            "    draft.append_of(job, outcome.step, payload=outcome.result)\n    released",
-            "    released",
-        ),
-        caught_by=("W1", "L2", "D2"),
-        workload="messages",
     ),
     _mutant(
         "next-step-before-the-row",
@@ -59,7 +45,6 @@ LAST_STEPS: Final = (
         "read-clock-is-not-compared",
         "A function that has read its clock goes on, although the row is stored at another time.",
         Edit(REPLAY, "        if not is_it or ahead.turn.read_clock:\n", "        if not is_it:\n"),
-        caught_by=("D2", "S4", "T1"),
     ),
     _mutant(
         "overtaken-function-goes-on",
@@ -69,8 +54,6 @@ LAST_STEPS: Final = (
             "        if not is_it or ahead.turn.read_clock:\n",
             "        if ahead.turn.read_clock and not is_it:\n",
         ),
-        caught_by=("D2", "S4", "M1"),
-        workload="messages",
     ),
     _mutant(
         "overtaken-function-is-kept",
@@ -80,8 +63,6 @@ LAST_STEPS: Final = (
             "is_idle and not self._is_fenced and drive.ahead is None",
             "is_idle and not self._is_fenced",
         ),
-        caught_by=("D2", "S4", "M1"),
-        workload="messages",
     ),
     _mutant(
         "messages-after-an-unstored-step-received",
@@ -91,7 +72,5 @@ LAST_STEPS: Final = (
             "evolve(settlement, command=evolve(command, outcome=waiting), run=settlement.before)",
             "evolve(settlement, command=evolve(command, outcome=waiting))",
         ),
-        caught_by=("M1",),
-        workload="messages",
     ),
 )
