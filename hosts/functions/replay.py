@@ -264,7 +264,7 @@ class FunctionReplay:
         The record behind the answer contained the row numbers `received`.
         """
         if self.ahead is not None and answer.rows:
-            self._confirm(self.ahead, answer)
+            self.confirm(self.ahead, answer)
         if received and answer.status == "recorded":
             recorded = frozenset(received)
             self._machine.received[:] = [one for one in self._machine.received if one not in recorded]
@@ -298,7 +298,7 @@ class FunctionReplay:
         # A large result would have to be stored as a blob before the step is stored.
         return isinstance(self.ended, FunctionReturned) and len(self.ended.output) <= INLINE_MAX
 
-    def _confirm(self, ahead: FedAhead, answer: JobRecorded) -> None:
+    def confirm(self, ahead: FedAhead, answer: JobRecorded) -> None:
         """Compare the row that was fed before it was stored with the stored one. Raises OvertakenError.
 
         The stored row has another time: a replay would show that to a function that has read its clock.

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.channels import Channel
-from holdfast.kernel.authoring.functions import Workflow, workflow
+from holdfast.kernel.authoring.functions import Workflow, now, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.testing.simulation.players import clients_of, draw_sizes, operate, player_id
 from holdfast.testing.simulation.processes import ClientAction
@@ -23,9 +23,10 @@ _SECOND: Final = 1_000_000
 _BALLS: Final = Channel("balls", int)
 _LISTENS: Final = "listens"
 _RECEIVES: Final = "receives"
+_DATES: Final = "dates"
 _LAST_AT: Final = 60 * _SECOND
 """When each run gets a message for which it may still wait: after the faults, when all have started."""
-_ENDS: Final = (_LISTENS, _LISTENS, _RECEIVES, _RECEIVES, "")
+_ENDS: Final = (_LISTENS, _LISTENS, _RECEIVES, _RECEIVES, _DATES, "")
 
 
 @step(retry=PATIENT)
@@ -50,7 +51,7 @@ def _player(player: int, pauses: Sequence[float], end: str) -> Workflow[[int], d
             got.append(await _BALLS.receive())
         if listening is not None:
             listening.cancel()
-        return {"number": number, "got": list(got)}
+        return {"number": number, "got": list(got), "at": str(now()) if end == _DATES else None}
 
     return cast("Workflow[[int], dict[str, Any]]", play)
 

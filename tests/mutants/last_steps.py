@@ -13,7 +13,6 @@ def _mutant(
 
 RULE: Final = "kernel/rules/function_settlement.py"
 REPLAY: Final = "hosts/functions/replay.py"
-COMMITTER: Final = "hosts/functions/committer.py"
 
 LAST_STEPS: Final = (
     _mutant(
@@ -62,15 +61,6 @@ LAST_STEPS: Final = (
             "hosts/functions/driver.py",
             "is_idle and not self._is_fenced and drive.ahead is None",
             "is_idle and not self._is_fenced",
-        ),
-    ),
-    _mutant(
-        "messages-after-an-unstored-step-received",
-        "What a function has received since a step that was overtaken counts as received.",
-        Edit(
-            RULE,
-            "evolve(settlement, command=evolve(command, outcome=waiting), run=settlement.before)",
-            "evolve(settlement, command=evolve(command, outcome=waiting))",
         ),
     ),
 )

@@ -30,7 +30,7 @@ def test_a_function_ends_as_its_replay_whatever_goes_wrong(monkeypatch: pytest.M
     complete, feed, confirm = (
         rules[CompletedAfterStep],
         FunctionReplay.feed_ahead,
-        FunctionReplay._confirm,
+        FunctionReplay.confirm,
     )
 
     def completing(settlement: Settlement) -> Decision[JobSettled]:
@@ -53,7 +53,7 @@ def test_a_function_ends_as_its_replay_whatever_goes_wrong(monkeypatch: pytest.M
 
     monkeypatch.setitem(rules, CompletedAfterStep, completing)
     monkeypatch.setattr(FunctionReplay, "feed_ahead", feeding)
-    monkeypatch.setattr(FunctionReplay, "_confirm", confirming)
+    monkeypatch.setattr(FunctionReplay, "confirm", confirming)
     for outcome in simulate_seeds(range(FIRST, FIRST + SEEDS), "memory", workload="last_steps"):
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
     assert min(seen[what] for what in ("together", "right guess", "wrong guess")) >= SEEDS, seen
