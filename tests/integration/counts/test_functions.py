@@ -114,6 +114,21 @@ def test_a_chain_of_steps_is_a_commit_for_each_and_two_more(
     assert steps + 2 <= counted.commits <= steps + 4
 
 
+@pytest.mark.parametrize("steps", [1, 5])
+def test_the_last_step_and_the_end_share_a_commit_once_earlier_runs_have_shown_it(
+    open_engine: OpenEngine, statements: Statements, steps: int
+) -> None:
+    engine = open_engine(chain)
+    host, commits = ServerlessHost(engine), list[int]()
+    for _ in range(3):
+        engine.sync.start(chain(steps))
+        with statements.of() as counted:
+            assert host.process_available_jobs(max_jobs=1, concurrency=1).completed == 1
+        commits.append(counted.commits)
+    # The claim, and one for each step. The first time also the session that is opened, and the end.
+    assert commits == [steps + 3, steps + 1, steps + 1]
+
+
 @step(queue="gpu")
 async def add_elsewhere(number: int) -> int:
     return number + 1
