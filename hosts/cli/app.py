@@ -17,7 +17,14 @@ from click.core import ParameterSource
 from typing_extensions import override
 
 from holdfast.hosts.cli.commands import COMMANDS, load_lazy_commands
-from holdfast.hosts.cli.configuration import FILE_NAME, PYPROJECT, VARIABLE, Configuration, load_configuration
+from holdfast.hosts.cli.configuration import (
+    ARGUMENTS,
+    FILE_NAME,
+    PYPROJECT,
+    VARIABLE,
+    Configuration,
+    load_configuration,
+)
 from holdfast.hosts.cli.exit_codes import Exit, exits
 
 if TYPE_CHECKING:
@@ -150,6 +157,7 @@ def _run(arguments: Sequence[str]) -> int:
         from holdfast.hosts.cli.process_logs import log_holdfast, stop_logging
 
         nonlocal configured
+        context.meta[ARGUMENTS] = tuple(arguments)
         if path not in _WITHOUT_CONFIGURATION:
             configured = load_configuration(context, context.find_root().params["config"])
         log_holdfast(screen())

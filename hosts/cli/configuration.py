@@ -20,6 +20,8 @@ from holdfast.ports.urls import secrets_of
 FILE_NAME: Final = "holdfast.toml"
 PYPROJECT: Final = "pyproject.toml"
 VARIABLE: Final = "HOLDFAST_CONFIG"
+ARGUMENTS: Final = "holdfast.arguments"
+"""The key in the `meta` of click's context under which the arguments of the command line are."""
 _META: Final = "holdfast.configuration"
 _TABLE: Final = "tool.holdfast"
 _FILE_MAX: Final = 1_000_000
@@ -46,6 +48,7 @@ class Key:
         return f"HOLDFAST_{name.upper().replace('.', '_')}"
 
 
+_COUNT = 'a whole number, or "auto"'
 _TEXT, _URL, _FILE = "a string", "a URL, as a string", "the name of a file, as a string"
 _NUMBER, _DECIMAL, _FLAG, _TEXTS = "a whole number", "a number", "true or false", "an array of strings"
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
@@ -53,6 +56,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     _URL: (str,),
     _FILE: (str,),
     _NUMBER: (int,),
+    _COUNT: (int, str),
     _DECIMAL: (int, float),
     _FLAG: (bool,),
     _TEXTS: (list,),
@@ -92,6 +96,7 @@ KEYS: Final = (
     Key("serve.metrics_port", _NUMBER),
     Key("serve.metrics_host", _TEXT),
     Key("worker.concurrency", _NUMBER),
+    Key("worker.processes", _COUNT),
     Key("worker.queues", _TEXTS),
     Key("worker.lease", _DECIMAL),
     Key("worker.drain_grace", _DECIMAL),

@@ -1,8 +1,8 @@
 """The options that serve metrics at an address of their own."""
 
 import functools
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,7 +12,7 @@ from holdfast.hosts.cli.console import Screen
 from holdfast.hosts.cli.exit_codes import CliError, Exit
 
 if TYPE_CHECKING:
-    from holdfast.hosts.metrics.metrics import Metrics
+    from holdfast.hosts.metrics.metrics import Exposition, Metrics
 
 
 @attrs.frozen(kw_only=True)
@@ -24,14 +24,35 @@ class MetricsAddress:
     """0: any free one. None: nowhere."""
 
     @contextmanager
+    def served_with_health(
+        self,
+        expose: "Callable[[str], Exposition]",
+        health: Callable[[], tuple[bool, Mapping[str, object]]],
+        screen: Screen,
+    ) -> Generator[None]:
+        """Serve metrics and health for as long as the block lasts, if there is a port. Raises CliError as `served`."""
+        if self.port is None:
+            yield
+            return
+        from holdfast.hosts.metrics.status_server import served_status
+
+        with self._announced(served_status(self.host, self.port, expose, health), screen):
+            yield
+
+    @contextmanager
     def served(self, metrics: "Metrics | None", screen: Screen) -> Generator[None]:
         """Serve metrics for as long as the block lasts, if there are some. CliError if the address can't be had."""
         if metrics is None or self.port is None:
             yield
             return
+        with self._announced(metrics.served(self.host, self.port), screen):
+            yield
+
+    @contextmanager
+    def _announced(self, served: AbstractContextManager[str], screen: Screen) -> Generator[None]:
         with ExitStack() as stack:
             try:
-                url = stack.enter_context(metrics.served(self.host, self.port))
+                url = stack.enter_context(served)
             except OSError as error:
                 raise CliError(
                     Exit.USAGE,

@@ -34,9 +34,11 @@ _LEVEL_STYLES: Final = {
 class ScreenHandler(logging.Handler):
     """A logging handler that writes to a screen, with secrets masked and replays left out."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, process: int | None = None) -> None:
+        """`process` is the number of this worker process under its supervisor, which each line has then."""
         super().__init__()
         self._screen = screen
+        self._process = process
         self.addFilter(ReplayFilter())
 
     @override
@@ -55,6 +57,7 @@ class ScreenHandler(logging.Handler):
             "at": _at(record),
             "level": record.levelname.lower(),
             "logger": record.name,
+            **({} if self._process is None else {"process": self._process}),
             "message": hide(record.getMessage(), self._screen.secrets),
         }
         fields = {name: getattr(record, name, None) for name in _FIELDS}
@@ -74,7 +77,7 @@ class ScreenHandler(logging.Handler):
             (self._screen.instant(_at(record)), "dim"),
             "  ",
             (f"{record.levelname:<7}", _LEVEL_STYLES.get(record.levelname, "")),
-            "  ",
+            "  " if self._process is None else f"  [{self._process}] ",
             safe_lines(hide(record.getMessage(), self._screen.secrets)),
         )
         if not record.name.startswith("holdfast"):
@@ -96,14 +99,17 @@ def log_holdfast(screen: Screen) -> None:
     _HOLDFAST.propagate = False
 
 
-def log_all(screen: Screen, *, verbose: bool) -> None:
-    """Log everything, for long-lived processes. Keeps handlers of the root logger that user code has set up."""
+def log_all(screen: Screen, *, verbose: bool, process: int | None = None) -> None:
+    """Log everything, for long-lived processes. Keeps handlers of the root logger that user code has set up.
+
+    `process` is as in `ScreenHandler`.
+    """
     stop_logging()
     _HOLDFAST.setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(ScreenHandler(screen))
+        root.addHandler(ScreenHandler(screen, process))
         root.setLevel(logging.INFO)
 
 

@@ -3,11 +3,13 @@
 import logging
 import os
 import re
+import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -19,19 +21,23 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.filter_options import length
 from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
 from holdfast.hosts.cli.process_logs import log_all
+from holdfast.hosts.cli.worker_processes import Place, health_of, processes_of, run_processes
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.supervisor.reports import ReportServer, WorkerReport
+from holdfast.hosts.supervisor.supervisor import ProcessState
 from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.stores import built_in_sink
 from holdfast.hosts.worker.machine import Phase
 from holdfast.hosts.worker.worker import Worker, WorkerStats
 from holdfast.kernel.authoring.options import check_name
+from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
-from holdfast.ports.errors import DefinitionError
+from holdfast.ports.errors import DefinitionError, HoldfastError
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import step_of
 
 if TYPE_CHECKING:
-    from holdfast.hosts.metrics.metrics import Metrics
+    from holdfast.hosts.metrics.metrics import Exposition, Metrics
 
 LEAVE_SECONDS: Final = 2.0
 """How long the process may take after the drain grace, in seconds, to store results and release other jobs."""
@@ -98,6 +104,15 @@ _log = logging.getLogger("holdfast.cli")
     metavar="NAME",
     help="Its name in `holdfast worker list`, such as that of its deployment.  [default: the machine's]",
 )
+@click.option(
+    "--processes",
+    metavar="N",
+    default="1",
+    show_default=True,
+    callback=processes_of,
+    help="Run so many worker processes, each with the other options; `auto`: one for each processor.",
+)
+@click.option("--supervised", hidden=True, default=None, callback=Place.from_text)
 @metrics_options
 @click.option(
     "--verbose",
@@ -118,6 +133,8 @@ def worker_command(
     allow_internal: bool,
     retention: timedelta | None,
     name: str | None,
+    processes: int,
+    supervised: Place | None,
     metrics_at: MetricsAddress,
     verbose: bool,
 ) -> None:
@@ -127,9 +144,19 @@ def worker_command(
     stops at once. The process exits at the latest two seconds after the drain grace.
     """
     limits = _limits(queues)
+    if processes > 1 and supervised is None:
+        log_all(screen, verbose=verbose)
+        run_processes(processes, drain_grace=drain_grace, metrics_at=metrics_at, screen=screen)
+        return
+    number = None if supervised is None else supervised.number
     engine = load_engine(spec or default_engine())
-    log_all(screen, verbose=verbose)
-    metrics = _metrics_of(engine) if metrics_at.port is not None else None  # it must observe the engine first
+    log_all(screen, verbose=verbose, process=number)
+    if number is not None and engine.core.stores.url == "memory://":
+        raise CliError(
+            Exit.USAGE, "usage", "--processes needs a database: a store in memory belongs to one process"
+        )
+    has_metrics = metrics_at.port is not None
+    metrics = _metrics_of(engine) if has_metrics else None  # it must observe the engine first
     try:
         worker = Worker(
             engine,
@@ -146,20 +173,65 @@ def worker_command(
         raise click.UsageError(str(error)) from None
     if metrics is not None:
         metrics.add_worker(worker)
+    if supervised is not None:
+        ReportServer(socket.socket(fileno=supervised.descriptor), partial(_report, worker, metrics)).start()
+        metrics_at = attrs.evolve(metrics_at, port=None)
     ended = threading.Event()
     served = tuple(limits) or engine.core.registry.queues(DEFAULT_QUEUE)
     try:
         engine.core.connect()
+        if supervised is not None and supervised.former is not None:
+            _free_jobs(engine, supervised.former)
         bound = threading.Thread(target=_end_in_time, args=(worker, drain_grace, ended), daemon=True)
         bound.start()
+
+        def expose(accept: str) -> "Exposition":
+            assert metrics is not None
+            return metrics.expose(accept)
+
         with (
-            metrics_at.served(metrics, screen),
-            Reporter(screen, engine, worker, served=served, concurrency=concurrency, verbose=verbose),
+            metrics_at.served_with_health(expose, partial(_health, worker), screen),
+            Reporter(
+                screen,
+                engine,
+                worker,
+                served=served,
+                concurrency=concurrency,
+                verbose=verbose,
+                process=number,
+            ),
         ):
             worker.run()
     finally:
         engine.core.close()
         ended.set()
+
+
+def _free_jobs(engine: Engine, session: str) -> None:
+    """Close the session of a process that has ended, and free its jobs. If that fails, its lease expires instead."""
+    namespace = engine.core.namespace
+    try:
+        engine.kernel.dispatch(SessionClose(namespace=namespace, session=session))
+        freed = engine.kernel.dispatch(LeaseReapStale(namespace=namespace)).freed
+    except HoldfastError as error:
+        _log.info("could not free the jobs of the process before, their lease expires instead: %s", error)
+    else:
+        _log.info("the process before held %s, which other attempts may run now", counted(freed, "job"))
+
+
+def _report(worker: Worker, metrics: "Metrics | None", with_metrics: bool) -> WorkerReport:
+    stats = worker.stats()
+    text = metrics.expose().content.decode() if with_metrics and metrics is not None else None
+    return WorkerReport(phase=stats.phase, session=stats.session, running=stats.running, metrics=text)
+
+
+def _health(worker: Worker) -> tuple[bool, Mapping[str, object]]:
+    report = _report(worker, None, with_metrics=False)
+    phase = report.phase if report.session is not None else "starting"
+    state = ProcessState(
+        process=0, pid=os.getpid(), phase=phase, session=report.session, running=report.running
+    )
+    return health_of((state,))
 
 
 def _metrics_of(engine: Engine) -> "Metrics":
@@ -201,7 +273,10 @@ class Reporter:
         served: tuple[str, ...],
         concurrency: int,
         verbose: bool,
+        process: int | None = None,
     ) -> None:
+        """`process` is the number of this process under its supervisor."""
+        self._place = {} if process is None else {"process": process}
         self._screen = screen
         self._engine = engine
         self._worker = worker
@@ -226,7 +301,9 @@ class Reporter:
         length = self._clock.monotonic() - self._began_at
         _log.info("worker stopped after %s: %s", format_duration(round(length * 1_000_000)), _counts(stats))
         if self._screen.as_json:
-            self._screen.line({"event": "stopped", "seconds": round(length, 3), **attrs.asdict(stats)})
+            self._screen.line(
+                {"event": "stopped", **self._place, "seconds": round(length, 3), **attrs.asdict(stats)}
+            )
 
     def _watch(self) -> None:
         """Poll the session: often until the first one is open, then once a second."""
@@ -270,6 +347,7 @@ class Reporter:
             self._screen.line(
                 {
                     "event": "started",
+                    **self._place,
                     "url": core.stores.url,
                     "namespace": core.namespace,
                     "workflows": workflows,

@@ -50,6 +50,12 @@ class Exposition:
     """The value for `Content-Type`."""
 
 
+def exposition_of(registry: CollectorRegistry, accept: str) -> Exposition:
+    """Return the metrics of a registry in the format that the header `Accept` of a scrape prefers."""
+    encode, media_type = choose_encoder(accept)
+    return Exposition(encode(registry), media_type)
+
+
 class Metrics:
     """The metrics of an engine and of this process, in a registry of their own.
 
@@ -98,8 +104,7 @@ class Metrics:
 
     def expose(self, accept: str = "") -> Exposition:
         """Return the metrics in the format that the header `Accept` of a scrape prefers. Reads the store: may block."""
-        encode, media_type = choose_encoder(accept)
-        return Exposition(encode(self.registry), media_type)
+        return exposition_of(self.registry, accept)
 
     @contextmanager
     def served(self, host: str, port: int) -> Generator[str]:

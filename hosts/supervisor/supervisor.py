@@ -1,0 +1,234 @@
+"""The supervisor of worker processes.
+
+Python runs one thread of a process at a time, so a worker uses one processor. The supervisor runs several worker
+processes and looks like one: it stops them when it is stopped, restarts one that has ended, and reports their state.
+It opens no engine and no connection, and it decides nothing about jobs. If it is killed, its workers drain. If a worker
+is killed, the process that replaces it closes its session, so that its jobs are taken over at once: the supervisor knows
+that it has ended, and nobody has to wait until its lease has expired.
+
+The first process starts alone. What prevents it from starting (wrong code, a store that is down, missing tables) would
+prevent the others as well: then the supervisor ends with the exit code of that process. Later, a process that ends is
+restarted after a second, then two, up to half a minute. If it ends five times in a row before it was ready, the
+supervisor drains the others and ends, so that whatever started it notices.
+"""
+
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from holdfast.hosts.supervisor.reports import REPORT_SECONDS, WorkerReport
+from holdfast.hosts.supervisor.restarts import Restarts
+
+KILL_SECONDS: Final = 5.0
+"""How long after its drain grace a worker process is killed, in seconds."""
+_LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS_READY: Final = 1.0
+
+_log = logging.getLogger("holdfast.supervisor")
+
+
+class WorkerProcess(Protocol):
+    """A worker process."""
+
+    @property
+    def pid(self) -> int:
+        """Its id in the system."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """Return the exit code, negative for a signal; None while it runs."""
+        ...
+
+    def send_signal(self, number: int, /) -> None:
+        """Send it a signal, unless it has ended."""
+        ...
+
+    def read_report(self, *, metrics: bool, timeout: float) -> WorkerReport | None:
+        """Return its state; None if it does not answer within so many seconds."""
+        ...
+
+    def close(self) -> None:
+        """Free what it leaves behind. It has ended."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Place:
+    """The place of one of the processes: it is empty between an end and the restart."""
+
+    number: int
+    restarts: Restarts = attrs.field(factory=Restarts)
+    process: WorkerProcess | None = None
+    start_at: float | None = None
+    """When the next process starts; None if none is to start."""
+    is_ready: bool = False
+    session: str | None = None
+    """The last known session of its process, or of the one before."""
+
+
+@attrs.frozen(kw_only=True)
+class ProcessState:
+    """The state of one of the worker processes."""
+
+    process: int
+    """Its number, from 0."""
+    pid: int | None
+    """None while it waits for a restart."""
+    phase: str
+    """`starting`, `running`, `draining`, `stopped`, or `restarting`; `silent` if it does not answer."""
+    session: str | None = None
+    running: int = 0
+    restarts: int = 0
+    metrics: str | None = None
+
+
+class Supervisor:
+    """Runs a number of worker processes until it is stopped.
+
+    Args:
+        count: How many.
+        spawn: Starts the process with a number. Its second argument is the session of the process that it replaces.
+        drain_grace: How long the workers may take to drain, in seconds.
+        monotonic: Returns the time in seconds.
+        wait: Waits for so many seconds, or less if something has happened.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        spawn: Callable[[int, str | None], WorkerProcess],
+        *,
+        drain_grace: float,
+        monotonic: Callable[[], float],
+        wait: Callable[[float], object],
+    ) -> None:
+        self._places = [_Place(number) for number in range(count)]
+        self._spawn = spawn
+        self._drain_grace = drain_grace
+        self._monotonic = monotonic
+        self._wait = wait
+        self._has_started = False
+        self._stops = 0
+        self._kill_at: float | None = None
+        self._exit = 0
+
+    def run(self) -> int:
+        """Run the processes until they have ended; return the exit code."""
+        self._places[0].start_at = self._monotonic()
+        while not self._is_over:
+            self.step(self._monotonic())
+            is_settled = all(place.is_ready for place in self._places)
+            self._wait(_LOOK_SECONDS_READY if is_settled and not self._stops else _LOOK_SECONDS)
+        return self._exit
+
+    def stop(self) -> None:
+        """Drain the processes; called again, stop them at once. Safe in a signal handler."""
+        self._stops += 1
+
+    def states(self, *, metrics: bool = False) -> Sequence[ProcessState]:
+        """Return the states of the processes, with their metrics if wanted. Waits for their reports."""
+        return [self._state(place, metrics=metrics) for place in self._places]
+
+    @property
+    def _is_over(self) -> bool:
+        return all(place.process is None and place.start_at is None for place in self._places)
+
+    def step(self, now: float) -> None:
+        """Note ends, start processes that are due, and pass on a stop."""
+        if self._stops:
+            self._pass_on_stop(now)
+        for place in self._places:
+            self._look_at(place, now)
+        if not self._has_started and self._places[0].is_ready:
+            self._has_started = True
+            for place in self._places[1:]:
+                place.start_at = now
+        for place in self._places:
+            if place.start_at is not None and place.start_at <= now:
+                place.start_at = None
+                place.process = self._spawn(place.number, place.session)
+                _log.debug("worker process %s started, pid %s", place.number, place.process.pid)
+
+    def _look_at(self, place: _Place, now: float) -> None:
+        process = place.process
+        if process is None:
+            return
+        code = process.exit_code()
+        if code is not None:
+            place.process, place.is_ready = None, False
+            process.close()
+            self._note_end(place, process.pid, code, now)
+            return
+        report = process.read_report(metrics=False, timeout=_LOOK_SECONDS)
+        if report is not None and report.session is not None:
+            place.session = report.session
+            place.is_ready = place.is_ready or report.is_ready
+        if place.is_ready:
+            place.restarts.note_ready(now)
+
+    def _note_end(self, place: _Place, pid: int, code: int, now: float) -> None:
+        if self._stops:
+            return
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        restart_at = place.restarts.note_end(now)
+        if not self._has_started or place.restarts.is_hopeless:
+            if self._has_started:
+                _log.error(
+                    "worker process %s (pid %s) ended again with %s before it was ready",
+                    place.number,
+                    pid,
+                    how,
+                )
+            self._exit = code if code > 0 else 1
+            self.stop()
+            self._pass_on_stop(now)
+            return
+        place.start_at = restart_at
+        _log.warning(
+            "worker process %s (pid %s) ended with %s; another one starts in %.0f s and frees its jobs",
+            *(place.number, pid, how, restart_at - now),
+        )
+
+    def _pass_on_stop(self, now: float) -> None:
+        """Send the processes a signal for each stop, and kill them if they take too long."""
+        for place in self._places:
+            place.start_at = None
+        if self._kill_at is None:
+            self._kill_at = now + self._drain_grace + KILL_SECONDS
+            self._send(signal.SIGTERM)
+        elif self._stops > 1 or now >= self._kill_at:
+            self._send(signal.SIGKILL if now >= self._kill_at else signal.SIGTERM)
+            self._stops = 1
+
+    def _send(self, number: int) -> None:
+        for place in self._places:
+            if place.process is not None:
+                place.process.send_signal(number)
+
+    def _state(self, place: _Place, *, metrics: bool) -> ProcessState:
+        process, restarts = place.process, place.restarts.count
+        if process is None:
+            phase = (
+                "stopped"
+                if place.start_at is None and self._has_started
+                else "restarting"
+                if restarts
+                else "starting"
+            )
+            return ProcessState(process=place.number, pid=None, phase=phase, restarts=restarts)
+        report = process.read_report(metrics=metrics, timeout=REPORT_SECONDS)
+        if report is None:
+            phase = "silent" if place.is_ready else "starting"
+            return ProcessState(process=place.number, pid=process.pid, phase=phase, restarts=restarts)
+        return ProcessState(
+            process=place.number,
+            pid=process.pid,
+            phase=report.phase if report.session is not None else "starting",
+            session=report.session,
+            running=report.running,
+            restarts=restarts,
+            metrics=report.metrics,
+        )
