@@ -3,8 +3,8 @@
 Python runs one thread of a process at a time, so a worker uses one processor. The supervisor runs several worker
 processes and looks like one: it stops them when it is stopped, restarts one that has ended, and reports their state.
 It opens no engine and no connection, and it decides nothing about jobs. If it is killed, its workers drain. If a worker
-is killed, the process that replaces it closes its session, so that its jobs are taken over at once: the supervisor knows
-that it has ended, and nobody has to wait until its lease has expired.
+is killed, the process that replaces it closes its session, which frees its jobs at once: the supervisor knows that it
+has ended, so no other worker has to wait until its lease has expired.
 
 The first process starts alone. What prevents it from starting (wrong code, a store that is down, missing tables) would
 prevent the others as well: then the supervisor ends with the exit code of that process. Later, a process that ends is
@@ -113,16 +113,21 @@ class Supervisor:
         self._has_started = False
         self._stops = 0
         self._kill_at: float | None = None
-        self._exit = 0
+        self.exit_code = 0
+        """The exit code, once all processes have ended."""
 
     def run(self) -> int:
         """Run the processes until they have ended; return the exit code."""
-        self._places[0].start_at = self._monotonic()
-        while not self._is_over:
+        self.start()
+        while not self.is_over:
             self.step(self._monotonic())
             is_settled = all(place.is_ready for place in self._places)
             self._wait(_LOOK_SECONDS_READY if is_settled and not self._stops else _LOOK_SECONDS)
-        return self._exit
+        return self.exit_code
+
+    def start(self) -> None:
+        """Let the first process start with the next step."""
+        self._places[0].start_at = self._monotonic()
 
     def stop(self) -> None:
         """Drain the processes; called again, stop them at once. Safe in a signal handler."""
@@ -133,7 +138,8 @@ class Supervisor:
         return [self._state(place, metrics=metrics) for place in self._places]
 
     @property
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether all processes have ended and none is to start."""
         return all(place.process is None and place.start_at is None for place in self._places)
 
     def step(self, now: float) -> None:
@@ -182,7 +188,7 @@ class Supervisor:
                     pid,
                     how,
                 )
-            self._exit = code if code > 0 else 1
+            self.exit_code = code if code > 0 else 1
             self.stop()
             self._pass_on_stop(now)
             return
