@@ -89,7 +89,7 @@ def run_processes(count: int, *, drain_grace: float, metrics_at: MetricsAddress,
 
 
 def health_of(states: Sequence[ProcessState]) -> tuple[bool, Mapping[str, object]]:
-    """Return whether worker processes are well, and the document that says so."""
+    """Return whether worker processes are well, and the document for `/health`."""
     is_well = all(state.phase in {"running", "draining"} for state in states)
     processes = [attrs.asdict(state, filter=lambda field, _: field.name != "metrics") for state in states]
     return is_well, {"status": "ok" if is_well else "degraded", "processes": processes}

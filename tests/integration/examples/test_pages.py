@@ -273,7 +273,7 @@ def test_the_page_of_the_command_line_has_every_command_option_and_exit_code() -
         real = {
             option
             for parameter in command.params
-            if isinstance(parameter, click.Option)
+            if isinstance(parameter, click.Option) and not parameter.hidden
             for option in parameter.opts
         }
         assert listed == real - common - elsewhere, name
