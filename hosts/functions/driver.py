@@ -297,6 +297,8 @@ class _Driver:
                 raise
             finally:
                 await self._stop()
+        if drive.fault is not None:
+            await self._store_ahead(drive)
         self._body.runtime.received = drive.received()
         return await outcome_of(self._body, drive) if outcome is None else outcome
 
@@ -512,7 +514,7 @@ class _Driver:
     async def _store_ahead(self, drive: FunctionReplay) -> None:
         """Store the result of a step that was fed before it was stored, because this attempt is given up.
 
-        If that fails, the step is made again, as after a crash.
+        If that fails, the step runs again, as after a crash.
         """
         await self._stop()
         if drive.ahead is None:

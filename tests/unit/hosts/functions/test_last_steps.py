@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.last_steps import KNOWN_MAX, PENALTY, LastSteps
+from holdfast.hosts.functions import stall_watchdog
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
@@ -16,6 +17,7 @@ from holdfast.kernel.authoring.functions import now, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.authoring.workflow_context import workflow_context
 from holdfast.kernel.commands import (
+    Blocked,
     ChannelMessage,
     Completed,
     CompletedAfterStep,
@@ -36,6 +38,8 @@ BENCHES: list[Bench] = []
 STORED: list[list[str]] = []
 """The types of the rows at the start of each step."""
 HELD: list[anyio.Event] = []
+STOPS = threading.Event()
+"""Ends the function that stalls."""
 
 go = Channel("go", int)
 
@@ -115,9 +119,17 @@ async def patient(number: int) -> Sequence[int]:
     return [first, *([] if number == 0 else [await go.receive()])]
 
 
+@workflow
+async def stalling(number: int) -> int:
+    total = await add(number)
+    while not STOPS.is_set():
+        STOPS.wait(0.01)  # as code that computes for ever
+    return total
+
+
 @pytest.fixture
 def bench() -> Bench:
-    made = Bench(one, several, dated, logged, published, large, raising, patient)
+    made = Bench(one, several, dated, logged, published, large, raising, patient, stalling)
     BENCHES.append(made)
     return made
 
@@ -233,6 +245,21 @@ async def test_the_result_of_a_driver_that_is_cancelled_is_stored(
         await until(fed.is_set)
         group.cancel_scope.cancel()
         goes_on.set()
+    assert rows("x") == ["run.created", "step.completed"]
+
+
+async def test_the_step_of_a_function_that_stalls_is_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall_watchdog, "CHECK_INTERVAL", 0.01)
+    STOPS.clear()
+    bench.start(stalling(1))
+    try:
+        outcome = await bench.run(expecting(bench.body(), "1"))
+    finally:
+        STOPS.set()
+    assert isinstance(outcome, Blocked)
+    assert outcome.failure.code == "workflow_stalled"
     assert rows("x") == ["run.created", "step.completed"]
 
 
