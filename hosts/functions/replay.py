@@ -7,13 +7,14 @@ with calls). It turns a row into an event, feeds it, and collects the requests o
 timers, child runs, replies to updates, published values. The driver (driver.py) executes and records them. Queries,
 exported histories and upgrade checks use the same class and execute nothing.
 
-There is no replay mode. Live runs, takeovers and replays feed the same rows in the same order. The result of a step
-does not go to the function directly: it is stored, and comes back as a row. So code that replays here continues
-there.
+There is no replay mode. Live runs, takeovers and replays feed the same rows in the same order. The object that a step
+returned does not go to the function: what it gets is decoded from the row. So code that replays here continues there.
 
-Rows get in by three methods. `open` calls the function and feeds its whole history. `take` feeds the rows of the
+Rows get in by four methods. `open` calls the function and feeds its whole history. `take` feeds the rows of the
 answer to a record. `resume` continues a function that was kept in memory; it refuses if the new rows do not follow
-the last one, or if another driver wrote one of them, and then the function must be replayed.
+the last one, or if another driver wrote one of them, and then the function must be replayed. `feed_ahead` feeds the
+result of a step that is probably the last one before its row is stored (docs/decisions/0126). If another row is stored
+in its place, `take` raises OvertakenError, and the function must be replayed too.
 
 Two row numbers matter. `seen` is the last row that was fed; `take` skips rows up to it, so an answer may be fed
 twice. `stored` is the last row that exists because some code requested something or read its clock. Up to `stored`
