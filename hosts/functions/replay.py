@@ -289,8 +289,8 @@ class FunctionReplay:
         number = self.seen = self.stored = self.seen + 1
         event = StepCompleted(call=done.call, step=done.step, output=output, given=done.given)
         try:
-            ahead.turn = self._machine.feed(Row(number=number, at=now, event=event, site=done.site))
-            self._note(attrs.evolve(ahead.turn, outputs=()), number, now, None)
+            turn = ahead.turn = self._machine.feed(Row(number=number, at=now, event=event, site=done.site))
+            self._note(attrs.evolve(turn, outputs=()) if turn.outputs else turn, number, now, None)
         except HoldfastError as error:
             self.fault = error
             return False
