@@ -23,7 +23,7 @@ FUNCTIONS: Final = (
     Mutant(
         name="resent-record-stored-twice",
         breaks="A record that is sent again after a lost reply is stored twice.",
-        caught_by=("S4", "S8"),
+        caught_by=("L1", "S4", "S8"),
         edits=(
             Edit(
                 "kernel/rules/function_history.py",

@@ -187,7 +187,7 @@ PROGRESS: Final = (
         breaks=(
             "A worker treats a claim whose reply was lost as not made, and holds jobs that it does not run."
         ),
-        caught_by=("L1",),
+        caught_by=("L1", "S12"),
         edits=(
             Edit(
                 "hosts/worker/store_calls.py",

@@ -58,7 +58,7 @@ GROUPS: Final = (
     _mutant(
         "member-takes-a-message-to-its-next-generation",
         "A run that continues as new gives a message back to its group, and keeps it.",
-        ("X9",),
+        ("M1", "X9"),
         Edit(
             "kernel/rules/continue_as_new.py",
             "unread = mailbox_from(run.mailbox).without_groups()",

@@ -134,7 +134,7 @@ TOPICS: Final = (
     _mutant(
         "rerun-loses-undelivered-messages",
         "A rerun of an active run loses the messages that were to be delivered to it.",
-        ("X5",),
+        ("X1", "X5"),
         Edit(
             "kernel/rules/reruns.py",
             "        if before.status in TERMINAL\n        else tuple(",
