@@ -54,6 +54,8 @@ class TopicRound:
     """Groups in which members wait, with the messages for them."""
     expired: tuple[str, ...] = ()
     """The ids of messages to delete."""
+    postponed: tuple[str, ...] = ()
+    """The ids of messages that have expired and are to be kept: they expire later."""
     problem: str | None = None
     """What is wrong with the row of the topic; None if it can be read."""
     more: bool = False

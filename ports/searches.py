@@ -5,7 +5,7 @@ Lists of keys or names may have duplicates. Those that do not exist are missing 
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 import attrs
 from typing_extensions import TypeVar
@@ -485,13 +485,17 @@ class SchedulesOfOtherZones(Search[Sequence[ScheduleRow]]):
 # Topics -----------------------------------------------------------------------------------------------------------
 
 
+EXPIRED_WINDOW: Final = 1_000
+"""How many expired messages of all topics are looked at for their topics."""
+
+
 @frozen
 class TopicsToDeliver(Search[Sequence[TopicName]]):
     """Topics of all namespaces with something to deliver, ascending: messages, subscriptions behind, old messages.
 
     That is, a message without a number, a message that some of its subscribers have, a subscription with a
-    `next_number`, a group as of `GroupsToServe`, or a delivered message that has expired before `now` and that neither
-    a trigger nor a group has to get, as of `ExpiredMessages`. Those up to the place of `after` are left out.
+    `next_number`, a group as of `GroupsToServe`, or a message with a number that has expired before `now`: of these, a
+    topic is found if it has one of the first `EXPIRED_WINDOW`. Those up to the place of `after` are left out.
     """
 
     after_namespace: str
@@ -530,13 +534,24 @@ class FirstNumberSince(Search[int | None]):
     since: Micros
 
 
-@frozen
-class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
-    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry.
+class ExpiredMessage(NamedTuple):
+    """A message that has expired."""
 
-    Those that a trigger of the topic has to handle are left out: from its `next_number` on. So are those that a group
-    has to hand out, from its `next_number` on and those that went back to it, unless no member waits and it was not
-    used for `GROUP_IDLE` before `now`.
+    id: str
+    is_kept: bool
+    """Whether it has to be kept all the same."""
+
+
+@frozen
+class ExpiredMessages(Search[Sequence[ExpiredMessage]]):
+    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry, then id.
+
+    These are to be kept:
+
+    - those that a trigger of the topic has to handle: from its `next_number` on;
+    - those that a group has to hand out, from its `next_number` on, unless no member waits and it was not used for
+      `GROUP_IDLE` before `now`;
+    - those that a member of a group holds, and those that went back to a group.
     """
 
     namespace: str
@@ -546,10 +561,10 @@ class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
 
 
 @frozen
-class MessagesBefore(Search[Sequence[TopicMessageRow]]):
-    """Messages of a topic with a number below `number`, by number. Those that are left out are as of `ExpiredMessages`.
+class MessagesBefore(Search[Sequence[str]]):
+    """The ids of messages of a topic with a number below `number`, by number, without those that are to be kept.
 
-    `limit` is the most.
+    They are those of `ExpiredMessages`. `limit` is the most.
     """
 
     namespace: str
@@ -598,7 +613,10 @@ class GroupsToServe(Search[Sequence[GroupRow]]):
 
 @frozen
 class WaitingMembers(Search[Sequence[SubscriptionRow]]):
-    """The members of a group that wait for its next message: those that have waited longest, then by name."""
+    """The members of a group that wait for its next message: those that have waited longest, then by name.
+
+    Those that hold a message do not wait.
+    """
 
     namespace: str
     topic: str

@@ -302,13 +302,14 @@ def _schedules_by_name(store: Store, search: s.SchedulesByName) -> Sequence[Sche
 
 
 def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[TopicName]:
-    tables, now = store.tables, store.now
+    tables = store.tables
     found = {
         *(
             TopicName(row.namespace, row.topic)
             for row in tables.topic_messages.values()
-            if row.number is None or (row.expires_at < now and _is_handled(store, row))
+            if row.number is None
         ),
+        *(TopicName(row.namespace, row.topic) for row in _first_expired(store)),
         *(
             TopicName(row.namespace, row.topic)
             for row in tables.subscriptions.values()
@@ -325,27 +326,42 @@ def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[Topi
     return [name for name in sorted(found) if name > after][: search.limit]
 
 
-def _is_handled(store: Store, message: TopicMessageRow) -> bool:
-    """Whether no trigger or group of the topic has to get a message any more."""
-    topic, number = (message.namespace, message.topic), message.number or 0
+def _first_expired(store: Store) -> list[TopicMessageRow]:
+    found = [
+        row
+        for row in store.tables.topic_messages.values()
+        if row.number is not None and row.expires_at < store.now
+    ]
+    return sorted(found, key=lambda row: (row.expires_at, row.message_name))[: s.EXPIRED_WINDOW]
+
+
+def _is_kept(store: Store, message: TopicMessageRow) -> bool:
+    """Whether a message is to be kept as one that a trigger, a group or a member has to get."""
+    tables, topic, number = store.tables, (message.namespace, message.topic), message.number or 0
     is_for_trigger = any(
-        (row.namespace, row.topic) == topic and row.next_number <= number
-        for row in store.tables.triggers.values()
+        (row.namespace, row.topic) == topic and row.next_number <= number for row in tables.triggers.values()
     )
     is_for_group = any(
         (group.namespace, group.topic) == topic
-        and (group.next_number <= number or (*group.group_name, number) in store.tables.returned_messages)
+        and group.next_number <= number
         and (group.used_at >= store.now - GROUP_IDLE or _members_waiting(store, group.group_name))
-        for group in store.tables.groups.values()
+        for group in tables.groups.values()
     )
-    return not (is_for_trigger or is_for_group)
+    is_held = any(
+        (row.namespace, row.topic, row.holds) == (*topic, number) for row in tables.subscriptions.values()
+    )
+    went_back = any(
+        (row.namespace, row.topic, row.number) == (*topic, number)
+        for row in tables.returned_messages.values()
+    )
+    return is_for_trigger or is_for_group or is_held or went_back
 
 
 def _members_waiting(store: Store, name: GroupName) -> list[SubscriptionRow]:
     found = [
         row
         for row in store.tables.subscriptions.values()
-        if (row.namespace, row.topic, row.group_key) == name
+        if (row.namespace, row.topic, row.group_key) == name and row.holds is None
     ]
     return sorted(found, key=lambda row: (row.waits_since or 0, row.run_id, row.channel))
 
@@ -410,23 +426,23 @@ def _first_number_since(store: Store, search: s.FirstNumberSince) -> int | None:
     )
 
 
-def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[TopicMessageRow]:
+def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[s.ExpiredMessage]:
     found = [
         row
         for row in _messages_of(store, search.namespace, search.topic)
         if row.expires_at < store.now and row.number is not None and row.number <= search.number
-        if _is_handled(store, row)
     ]
-    return sorted(found, key=lambda row: (row.expires_at, row.id))[: search.limit]
+    found.sort(key=lambda row: (row.expires_at, row.id))
+    return [s.ExpiredMessage(row.id, _is_kept(store, row)) for row in found[: search.limit]]
 
 
-def _messages_before(store: Store, search: s.MessagesBefore) -> Sequence[TopicMessageRow]:
+def _messages_before(store: Store, search: s.MessagesBefore) -> Sequence[str]:
     found = [
-        (row.number, row)
+        (row.number, row.id)
         for row in _messages_of(store, search.namespace, search.topic)
-        if row.number is not None and row.number < search.number and _is_handled(store, row)
+        if row.number is not None and row.number < search.number and not _is_kept(store, row)
     ]
-    return [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit]]
+    return [one for _, one in sorted(found)[: search.limit]]
 
 
 def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[SubscriptionRow]:

@@ -442,25 +442,33 @@ def _of_topics(dialect: Dialect) -> _Searches:
         f"SELECT {columns_of(rows.SUBSCRIPTION, 's')} FROM holdfast_subscriptions AS s WHERE {of_topic}"
     )
     stored = "SELECT namespace, topic AS name FROM holdfast_topic_messages AS m WHERE"
-    is_handled = (
-        "NOT EXISTS (SELECT 1 FROM holdfast_triggers AS h WHERE h.namespace = m.namespace AND h.topic = m.topic "
-        "AND h.next_number <= m.number)"
-    )
     is_waited_for = (
         "EXISTS (SELECT 1 FROM holdfast_subscriptions AS w WHERE w.namespace = g.namespace AND w.topic = g.topic "
-        "AND w.group_key = g.group_key AND w.group_key IS NOT NULL)"
+        "AND w.group_key = g.group_key AND w.group_key IS NOT NULL AND w.holds IS NULL)"
     )
     has_returned = (
         "EXISTS (SELECT 1 FROM holdfast_returned_messages AS r JOIN holdfast_topic_messages AS b "
         "ON b.namespace = r.namespace AND b.topic = r.topic AND b.number = r.number AND b.number IS NOT NULL "
         "WHERE r.namespace = g.namespace AND r.topic = g.topic AND r.group_key = g.group_key)"
     )
-    is_used = f"(g.used_at >= :now - {GROUP_IDLE} OR {is_waited_for})"
-    is_handled += (
-        " AND NOT EXISTS (SELECT 1 FROM holdfast_topic_groups AS g WHERE g.namespace = m.namespace "
-        f"AND g.topic = m.topic AND {is_used} AND (g.next_number <= m.number "
-        "OR EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = g.namespace "
-        "AND r.topic = g.topic AND r.group_key = g.group_key AND r.number = m.number)))"
+    # Computed once: of all groups, the one that is behind most keeps messages. So a slow group does not make each of
+    # the messages that it keeps cost a look.
+    of_triggers = (
+        "(SELECT h.next_number FROM holdfast_triggers AS h WHERE h.namespace = :namespace AND h.topic = :topic "
+        "ORDER BY h.next_number LIMIT 1)"
+    )
+    of_groups = (
+        "(SELECT g.next_number FROM holdfast_topic_groups AS g WHERE g.namespace = :namespace AND g.topic = :topic "
+        f"AND (g.used_at >= :now - {GROUP_IDLE} OR {is_waited_for}) ORDER BY g.next_number LIMIT 1)"
+    )
+    is_passed = " AND ".join(
+        f"m.number < coalesce({first}, {NUMBER_MAX})" for first in (of_triggers, of_groups)
+    )
+    is_free = (
+        "NOT EXISTS (SELECT 1 FROM holdfast_subscriptions AS w WHERE w.namespace = m.namespace "
+        "AND w.topic = m.topic AND w.holds = m.number AND w.holds IS NOT NULL) "
+        "AND NOT EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = m.namespace "
+        "AND r.topic = m.topic AND r.number = m.number)"
     )
     groups = "SELECT {} FROM holdfast_topic_groups AS g WHERE".format(columns_of(rows.GROUP, "g"))
     message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)
@@ -472,7 +480,8 @@ def _of_topics(dialect: Dialect) -> _Searches:
             "UNION SELECT g.namespace, g.topic FROM holdfast_topic_groups AS g LEFT JOIN holdfast_topics AS o "
             "ON o.namespace = g.namespace AND o.name = g.topic "
             f"WHERE {is_waited_for} AND (g.next_number <= coalesce(o.last, 0) OR {has_returned}) "
-            f"UNION {stored} number IS NOT NULL AND expires_at < :now AND {is_handled}) AS t "
+            f"UNION SELECT e.namespace, e.name FROM ({stored} number IS NOT NULL AND expires_at < :now "
+            f"ORDER BY m.expires_at, m.namespace, m.topic LIMIT {s.EXPIRED_WINDOW}) AS e) AS t "
             "WHERE (namespace, name) > (:after_namespace, :after_name) ORDER BY namespace, name LIMIT :limit",
             answer=_each(lambda row: TopicName(*row)),
         ),
@@ -489,14 +498,15 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=_earliest,
         ),
         s.ExpiredMessages: SqlSearch(
-            sql=f"{messages} AND m.expires_at < :now AND m.number <= :number AND {is_handled} "
+            sql=f"SELECT m.id, CASE WHEN {is_passed} AND {is_free} THEN 0 ELSE 1 END "
+            f"FROM holdfast_topic_messages AS m WHERE {of_topic} AND m.expires_at < :now AND m.number <= :number "
             "ORDER BY m.expires_at, m.id LIMIT :limit",
-            answer=message,
+            answer=_each(lambda row: s.ExpiredMessage(row[0], bool(row[1]))),
         ),
         s.MessagesBefore: SqlSearch(
-            sql=f"{messages} AND m.number < :number AND m.number IS NOT NULL AND {is_handled} "
-            "ORDER BY m.number LIMIT :limit",
-            answer=message,
+            sql=f"SELECT m.id FROM holdfast_topic_messages AS m WHERE {of_topic} AND m.number < :number "
+            f"AND m.number IS NOT NULL AND {is_passed} AND {is_free} ORDER BY m.number LIMIT :limit",
+            answer=_each(lambda row: row[0]),
         ),
         s.SubscriptionsOfDigests: SqlSearch(
             sql=f"{subscriptions} AND {dialect.one_of('s.digest', 'digests')} AND s.next_number IS NULL "
@@ -513,7 +523,7 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=_each(rows.group_from),
         ),
         s.WaitingMembers: SqlSearch(
-            sql=f"{subscriptions} AND s.group_key = :group_key AND s.group_key IS NOT NULL "
+            sql=f"{subscriptions} AND s.group_key = :group_key AND s.group_key IS NOT NULL AND s.holds IS NULL "
             "ORDER BY s.waits_since, s.run_id, s.channel LIMIT :limit",
             answer=subscription,
         ),

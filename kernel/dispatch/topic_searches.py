@@ -54,6 +54,8 @@ GROUPS_MAX: Final = 20
 """Most groups that are served in one transaction: each takes a few statements."""
 MEMBERS_MAX: Final = 25
 """Most members of a group that get a message in one transaction."""
+POSTPONED_MAX: Final = 50
+"""Most messages that get another expiry in one transaction: each takes a statement."""
 NEW_MAX: Final = 50
 """Most new messages in one transaction: each takes a statement."""
 
@@ -205,11 +207,16 @@ class _Step:
     ) -> TopicRound:
         topic = self.topic
         expired: tuple[str, ...] = ()
+        postponed: tuple[str, ...] = ()
         turns = () if behind or topic.after_subscription is not None else self._turns(messages[:finished])
         # Those that catch up may get them, also those that began while some subscribers had the message.
         if not behind and topic.after_subscription is None:
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
-            expired = tuple(one.id for one in self.tx.find(search, self.now))
+            old = self.tx.find(search, self.now)
+            expired = tuple(one.id for one in old if not one.is_kept)
+            postponed = tuple(one.id for one in old if one.is_kept)[:POSTPONED_MAX]
+            self._read(postponed)
+            more = more or len(old) >= self.limit or len(old) > len(expired) + len(postponed)
             kept_from = self._kept_from(messages[:finished])
             if kept_from and len(expired) < self.limit:
                 expired += self._surplus(expired, kept_from)
@@ -225,11 +232,18 @@ class _Step:
             behind=behind,
             turns=turns,
             expired=expired,
+            postponed=postponed,
             more=more
             or len(expired) >= self.limit
             or len(turns) >= GROUPS_MAX
             or any(self._has_more(one) for one in turns),
         )
+
+    def _read(self, messages: Sequence[str]) -> None:
+        if messages:
+            names = [MessageName(self.topic.namespace, self.topic.name, one) for one in messages]
+            for message in self.tx.get(TOPIC_MESSAGES, names):
+                self.state.tables.put(message)
 
     def _kept_from(self, new: Sequence[str]) -> int:
         """Return the number of the first message that the topic keeps once these have their numbers."""
@@ -242,7 +256,7 @@ class _Step:
         """Return the ids of messages that are more than the topic keeps, without those that have expired."""
         first = min(kept_from, self.topic.last + 1)
         search = MessagesBefore(self.topic.namespace, self.topic.name, first, self.limit)
-        found = (one.id for one in self.tx.find(search, self.now) if one.id not in expired)
+        found = (one for one in self.tx.find(search, self.now) if one not in expired)
         return tuple(islice(found, self.limit - len(expired)))
 
     def _turns(self, new: Sequence[str]) -> tuple[GroupTurn, ...]:

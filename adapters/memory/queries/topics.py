@@ -30,7 +30,8 @@ def groups_listed(tables: Tables, query: ListGroups) -> tuple[GroupEntry, ...]:
 
 def _group(tables: Tables, row: GroupRow) -> GroupEntry:
     waiting = sum(
-        (one.namespace, one.topic, one.group_key) == row.group_name for one in tables.subscriptions.values()
+        (one.namespace, one.topic, one.group_key) == row.group_name and one.holds is None
+        for one in tables.subscriptions.values()
     )
     returned = sum(name[:3] == row.group_name for name in tables.returned_messages)
     return GroupEntry(

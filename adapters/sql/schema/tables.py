@@ -763,6 +763,14 @@ _index(
     topic_messages.c.namespace,
     topic_messages.c.topic,
 )
+# A delivery looks at those of its topic only.
+_index(
+    "holdfast_topic_messages_expiry_of_topic",
+    topic_messages.c.namespace,
+    topic_messages.c.topic,
+    topic_messages.c.expires_at,
+    topic_messages.c.id,
+)
 
 subscriptions: Final = Table(
     "holdfast_subscriptions",
@@ -777,6 +785,7 @@ subscriptions: Final = Table(
     _number("since"),
     _name("group_key", nullable=True),
     _number("waits_since", nullable=True),
+    _number("holds", nullable=True),
 )
 _index(
     "holdfast_subscriptions_waiting",
@@ -786,7 +795,15 @@ _index(
     subscriptions.c.waits_since,
     subscriptions.c.run_id,
     subscriptions.c.channel,
-    where="group_key IS NOT NULL",
+    where="group_key IS NOT NULL AND holds IS NULL",
+)
+# Nothing deletes a message that a member holds.
+_index(
+    "holdfast_subscriptions_holding",
+    subscriptions.c.namespace,
+    subscriptions.c.topic,
+    subscriptions.c.holds,
+    where="holds IS NOT NULL",
 )
 _index(
     "holdfast_subscriptions_of_topic",
@@ -818,6 +835,13 @@ topic_groups: Final = Table(
     _number("since"),
     _number("used_at"),
 )
+# The group that is behind most keeps the messages of a topic.
+_index(
+    "holdfast_topic_groups_of_topic",
+    topic_groups.c.namespace,
+    topic_groups.c.topic,
+    topic_groups.c.next_number,
+)
 
 returned_messages: Final = Table(
     "holdfast_returned_messages",
@@ -826,6 +850,13 @@ returned_messages: Final = Table(
     _key("topic"),
     _key("group_key"),
     _number("number", key=True),
+)
+# Nothing deletes a message that went back, whichever its group is.
+_index(
+    "holdfast_returned_messages_number",
+    returned_messages.c.namespace,
+    returned_messages.c.topic,
+    returned_messages.c.number,
 )
 
 outbox: Final = Table(

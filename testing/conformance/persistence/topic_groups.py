@@ -87,6 +87,7 @@ class TopicGroups(PersistenceCase):
             Insert(evolve(MEMBER, run_id="e", group_key="others")),
             Insert(evolve(MEMBER, run_id="f", topic="other")),
             Insert(evolve(MEMBER, run_id="g", group_key=None, waits_since=None)),
+            Insert(evolve(MEMBER, run_id="h", waits_since=NOW - 2, holds=3)),
         )
         waiting = found(store, WaitingMembers(NAMESPACE, "orders", "packers", 3))
         assert [one.run_id for one in waiting] == ["d", "a", "c"]
@@ -96,10 +97,10 @@ class TopicGroups(PersistenceCase):
         assert found(store, SubscriptionsOfDigests(NAMESPACE, "orders", ["d"], "", "", 9)) == []
 
     def test_groups_in_which_a_member_waits_and_a_message_may_be_handed_out(self, store: Persistence) -> None:
-        """A message is one with a number that was not handed out, or one that went back."""
+        """A message is one with a number that was not handed out, or one that went back. A member must wait."""
 
-        def group(key: str, number: int, *, waits: bool = True) -> list[Insert]:
-            member = Insert(evolve(MEMBER, group_key=key, channel=f"group:orders/{key}@1"))
+        def group(key: str, number: int, *, waits: bool = True, holds: int | None = None) -> list[Insert]:
+            member = Insert(evolve(MEMBER, group_key=key, channel=f"group:orders/{key}@1", holds=holds))
             return [
                 Insert(evolve(GROUP, group_key=key, next_number=number)),
                 *([member] if waits else []),
@@ -112,6 +113,7 @@ class TopicGroups(PersistenceCase):
             *group("behind", 5),
             *group("all handed out", 6),
             *group("nobody waits", 1, waits=False),
+            *group("a member holds one", 1, holds=9),
             *group("back", 6),
             Insert(evolve(RETURNED, group_key="back")),
             *group("back, nobody waits", 6, waits=False),
@@ -155,7 +157,7 @@ class TopicGroups(PersistenceCase):
         assert found(store, TopicsToDeliver("", "", 10)) == names
 
     def test_messages_that_went_back(self, store: Persistence) -> None:
-        """By number; those that are not stored any more are left out."""
+        """By number; those that are not stored any more, as nothing but damage removes them, are left out."""
         put(
             store,
             *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (3, 1, 2, 10)),
@@ -185,6 +187,7 @@ class TopicGroups(PersistenceCase):
             Insert(MEMBER),
             Insert(evolve(MEMBER, run_id="run-2")),
             Insert(evolve(MEMBER, run_id="run-3", group_key=None)),
+            Insert(evolve(MEMBER, run_id="run-4", holds=3)),
             Insert(RETURNED),
         )
         packers = GroupEntry(
@@ -201,26 +204,53 @@ class TopicGroups(PersistenceCase):
         assert store.read(ListGroups(namespace="half \ud800", topics=topics)) == ()
         assert store.read(ListGroups(namespace=NAMESPACE, topics=topics, limit=0)) == ()
 
-    def test_what_a_group_has_to_hand_out_does_not_expire(self, store: Persistence) -> None:
+    def test_what_a_group_has_to_hand_out_is_kept(self, store: Persistence) -> None:
         """Unless the group was not used for long, and no member waits."""
         put(
             store,
             Insert(TOPIC),
+            Insert(evolve(GROUP, group_key="ahead", next_number=9)),
+            Insert(evolve(GROUP, topic="other", next_number=1)),
+            Insert(evolve(GROUP, namespace="tenant-2", next_number=1)),
             Insert(evolve(GROUP, next_number=3)),
-            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (1, 2, 3, 4)),
-            Insert(evolve(RETURNED, number=1)),
+            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (4, 2, 3, 1)),
         )
-
-        def expired() -> list[int | None]:
-            return [one.number for one in found(store, ExpiredMessages(NAMESPACE, "orders", 9, 9))]
-
-        assert expired() == [2]
+        assert kept(store) == [3, 4]
         idle = evolve(GROUP, next_number=3, used_at=NOW - GROUP_IDLE - 1)
         put(store, Delete(GROUPS, GROUP.group_name))
         put(store, Insert(idle))
-        assert expired() == [1, 2, 3, 4]
-        before = found(store, MessagesBefore(NAMESPACE, "orders", 4, 9))
-        assert [one.number for one in before] == [1, 2, 3]
+        assert kept(store) == []
         assert len(found(store, MessagesBefore(NAMESPACE, "orders", 9, 2))) == 2
-        put(store, Insert(MEMBER))
-        assert expired() == [2]
+        put(store, Insert(evolve(MEMBER, holds=1)))  # it does not wait
+        assert kept(store) == [1]
+        put(store, Insert(evolve(MEMBER, run_id="run-2")))
+        assert kept(store) == [1, 3, 4]
+
+    def test_what_a_member_holds_and_what_went_back_is_kept(self, store: Persistence) -> None:
+        """Whatever its group is, until the member has read it, or it is handed out again."""
+        member = evolve(MEMBER, group_key="others", holds=4)
+        put(
+            store,
+            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in range(1, 6)),
+            Insert(evolve(RETURNED, number=2)),
+            Insert(evolve(RETURNED, group_key="others", number=2)),
+            Insert(evolve(RETURNED, topic="other", number=1)),
+            Insert(evolve(RETURNED, namespace="tenant-2", number=1)),
+            Insert(member),
+            Insert(evolve(member, topic="other", run_id="2", holds=3)),
+            Insert(evolve(member, namespace="tenant-2", run_id="3", holds=3)),
+        )
+        assert kept(store) == [2, 4]
+        put(store, Delete(SUBSCRIPTIONS, member.subscription_name))
+        put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, number=2).returned_name))
+        assert kept(store) == [2]
+        put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, group_key="others", number=2).returned_name))
+        assert kept(store) == []
+
+
+def kept(store: Persistence) -> list[int]:
+    """Return the numbers of the messages that have expired, and of those that a topic has too many of, and are kept."""
+    expired = found(store, ExpiredMessages(NAMESPACE, "orders", 9, 9))
+    before = found(store, MessagesBefore(NAMESPACE, "orders", 9, 9))
+    assert before == [one.id for one in expired if not one.is_kept]
+    return sorted(int(one.id) for one in expired if one.is_kept)

@@ -12,6 +12,7 @@ from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
 from holdfast.ports.records.topic import (
+    MessageName,
     SubscriptionName,
     SubscriptionRow,
     TopicMessageRow,
@@ -20,6 +21,8 @@ from holdfast.ports.records.topic import (
 )
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
+    EXPIRED_WINDOW,
+    ExpiredMessage,
     ExpiredMessages,
     FirstNumberSince,
     NewMessages,
@@ -72,6 +75,7 @@ FULL_SUBSCRIPTION: Final = evolve(
     next_number=17,
     group_key="packers",
     waits_since=NOW - 3,
+    holds=2**40,
 )
 
 
@@ -190,8 +194,23 @@ class Topics(PersistenceCase):
             Insert(evolve(MESSAGE, id="kept", number=4, expires_at=NOW)),
             Insert(evolve(MESSAGE, id="new", expires_at=NOW - 2)),
         )
-        assert ids(found(store, ExpiredMessages(NAMESPACE, "orders", 2, 10))) == ["older", "old"]
-        assert ids(found(store, ExpiredMessages(NAMESPACE, "orders", 9, 2))) == ["beyond", "older"]
+        old = [ExpiredMessage(one, is_kept=False) for one in ("beyond", "older", "old")]
+        assert found(store, ExpiredMessages(NAMESPACE, "orders", 2, 10)) == old[1:]
+        assert found(store, ExpiredMessages(NAMESPACE, "orders", 9, 2)) == old[:2]
+
+    def test_the_topics_of_many_expired_messages(self, store: Persistence) -> None:
+        """So many of the first are looked at: topics whose messages expired later are found once these are gone."""
+        put(
+            store,
+            *(
+                Insert(evolve(MESSAGE, topic="b", id=str(one), number=one, expires_at=NOW - 2))
+                for one in range(EXPIRED_WINDOW)
+            ),
+            Insert(evolve(MESSAGE, topic="a", number=1, expires_at=NOW - 1)),
+        )
+        assert found(store, TopicsToDeliver("", "", 10)) == [TopicName(NAMESPACE, "b")]
+        put(store, Delete(TOPIC_MESSAGES, MessageName(NAMESPACE, "b", "0")))
+        assert found(store, TopicsToDeliver("", "", 10)) == [TopicName(NAMESPACE, one) for one in "ab"]
 
     def test_subscriptions_are_found_by_digest(self, store: Persistence) -> None:
         """In the order of their names, from a name on; only those that have caught up."""

@@ -214,7 +214,7 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ("holdfast_worker_registry", "about lease namespace session"),
         (
             "holdfast_subscriptions",
-            "channel digest group_key namespace next_number run_id selection since topic waits_since",
+            "channel digest group_key holds namespace next_number run_id selection since topic waits_since",
         ),
         (
             "holdfast_topic_messages",
