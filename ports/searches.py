@@ -490,17 +490,16 @@ EXPIRED_WINDOW: Final = 1_000
 
 
 @frozen
-class TopicsToDeliver(Search[Sequence[TopicName]]):
-    """Topics of all namespaces with something to deliver, ascending: messages, subscriptions behind, old messages.
+class TopicToDeliver(Search[TopicName | None]):
+    """The first topic of all namespaces, after a name, with something to deliver; None without any.
 
     That is, a message without a number, a message that some of its subscribers have, a subscription with a
     `next_number`, a group as of `GroupsToServe`, or a message with a number that has expired before `now`: of these, a
-    topic is found if it has one of the first `EXPIRED_WINDOW`. Those up to the place of `after` are left out.
+    topic is found if it has one of the first `EXPIRED_WINDOW`.
     """
 
     after_namespace: str
     after_name: str
-    limit: int = attrs.field(validator=not_negative)
 
 
 @frozen
@@ -560,11 +559,16 @@ class ExpiredMessages(Search[Sequence[ExpiredMessage]]):
     limit: int = attrs.field(validator=not_negative)
 
 
+KEPT_WINDOW: Final = 1_000
+"""How many messages that members hold, or that went back, may come before one that `MessagesBefore` finds."""
+
+
 @frozen
 class MessagesBefore(Search[Sequence[str]]):
     """The ids of messages of a topic with a number below `number`, by number, without those that are to be kept.
 
-    They are those of `ExpiredMessages`. `limit` is the most.
+    They are those of `ExpiredMessages`. `limit` is the most. Of the messages that triggers and groups have passed, the
+    first `limit` and `KEPT_WINDOW` more are looked at.
     """
 
     namespace: str

@@ -301,7 +301,7 @@ def _schedules_by_name(store: Store, search: s.SchedulesByName) -> Sequence[Sche
     return sorted((row for row in found if row is not None), key=lambda row: row.key)
 
 
-def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[TopicName]:
+def _topic_to_deliver(store: Store, search: s.TopicToDeliver) -> TopicName | None:
     tables = store.tables
     found = {
         *(
@@ -323,7 +323,7 @@ def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[Topi
         ),
     }
     after = (search.after_namespace, search.after_name)
-    return [name for name in sorted(found) if name > after][: search.limit]
+    return min((name for name in found if name > after), default=None)
 
 
 def _first_expired(store: Store) -> list[TopicMessageRow]:
@@ -335,8 +335,8 @@ def _first_expired(store: Store) -> list[TopicMessageRow]:
     return sorted(found, key=lambda row: (row.expires_at, row.message_name))[: s.EXPIRED_WINDOW]
 
 
-def _is_kept(store: Store, message: TopicMessageRow) -> bool:
-    """Whether a message is to be kept as one that a trigger, a group or a member has to get."""
+def _is_passed(store: Store, message: TopicMessageRow) -> bool:
+    """Whether no trigger, and no group that is used, is before a message."""
     tables, topic, number = store.tables, (message.namespace, message.topic), message.number or 0
     is_for_trigger = any(
         (row.namespace, row.topic) == topic and row.next_number <= number for row in tables.triggers.values()
@@ -347,14 +347,17 @@ def _is_kept(store: Store, message: TopicMessageRow) -> bool:
         and (group.used_at >= store.now - GROUP_IDLE or _members_waiting(store, group.group_name))
         for group in tables.groups.values()
     )
-    is_held = any(
-        (row.namespace, row.topic, row.holds) == (*topic, number) for row in tables.subscriptions.values()
-    )
+    return not (is_for_trigger or is_for_group)
+
+
+def _is_free(store: Store, message: TopicMessageRow) -> bool:
+    """Whether no member holds a message, and it did not go back to a group."""
+    tables, name = store.tables, (message.namespace, message.topic, message.number)
+    is_held = any((row.namespace, row.topic, row.holds) == name for row in tables.subscriptions.values())
     went_back = any(
-        (row.namespace, row.topic, row.number) == (*topic, number)
-        for row in tables.returned_messages.values()
+        (row.namespace, row.topic, row.number) == name for row in tables.returned_messages.values()
     )
-    return is_for_trigger or is_for_group or is_held or went_back
+    return not (is_held or went_back)
 
 
 def _members_waiting(store: Store, name: GroupName) -> list[SubscriptionRow]:
@@ -433,16 +436,20 @@ def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[s.Exp
         if row.expires_at < store.now and row.number is not None and row.number <= search.number
     ]
     found.sort(key=lambda row: (row.expires_at, row.id))
-    return [s.ExpiredMessage(row.id, _is_kept(store, row)) for row in found[: search.limit]]
+    return [
+        s.ExpiredMessage(row.id, not (_is_passed(store, row) and _is_free(store, row)))
+        for row in found[: search.limit]
+    ]
 
 
 def _messages_before(store: Store, search: s.MessagesBefore) -> Sequence[str]:
     found = [
-        (row.number, row.id)
+        (row.number, row)
         for row in _messages_of(store, search.namespace, search.topic)
-        if row.number is not None and row.number < search.number and not _is_kept(store, row)
+        if row.number is not None and row.number < search.number and _is_passed(store, row)
     ]
-    return [one for _, one in sorted(found)[: search.limit]]
+    first = [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit + s.KEPT_WINDOW]]
+    return [row.id for row in first if _is_free(store, row)][: search.limit]
 
 
 def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[SubscriptionRow]:
@@ -572,7 +579,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.NextScheduleTime: _next_schedule_time,
     s.SchedulesByName: _schedules_by_name,
     s.SchedulesOfOtherZones: _schedules_of_other_zones,
-    s.TopicsToDeliver: _topics_to_deliver,
+    s.TopicToDeliver: _topic_to_deliver,
     s.NewMessages: _new_messages,
     s.NumberedMessages: _numbered_messages,
     s.FirstNumberSince: _first_number_since,

@@ -41,7 +41,7 @@ from holdfast.ports.searches import (
     RunOutlines,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
-    TopicsToDeliver,
+    TopicToDeliver,
     WaitingMembers,
 )
 from holdfast.ports.structs import evolve
@@ -87,7 +87,7 @@ def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now
     name: TopicName | None = None if search.topic is None else TopicName(search.namespace, search.topic)
     if name is None:
         after = slot_place(search.after)
-        name = next(iter(tx.find(TopicsToDeliver(after.namespace, after.key, 1), now)), None)
+        name = tx.find(TopicToDeliver(after.namespace, after.key), now)
     if name is None:
         return SearchResult()
     known = tx.lock(TOPICS, [name])

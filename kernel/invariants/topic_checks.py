@@ -2,7 +2,7 @@
 
 X1: within a subscription, the numbers of the messages ascend. X2: a message in the history of a run is the stored one,
 and fits the selection of the subscription. X3: the numbers of stored messages are unique, and those of messages that
-were delivered. X4: a run that has not ended has the subscriptions that its mailbox lists, and those of members that hold
+were delivered. X4: a run that has not ended has the subscriptions that its mailbox lists, and of members that hold
 a message of a group which the mailbox has unread; an ended one has none.
 """
 

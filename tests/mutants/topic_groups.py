@@ -102,8 +102,8 @@ GROUPS: Final = (
         ("X9",),
         Edit(
             MEMORY,
-            "is_for_trigger or is_for_group or is_held or went_back",
-            "is_for_trigger or is_for_group or went_back",
+            "return not (is_held or went_back)",
+            "return not went_back",
         ),
     ),
     _mutant(
@@ -112,8 +112,8 @@ GROUPS: Final = (
         ("X9",),
         Edit(
             MEMORY,
-            "is_for_trigger or is_for_group or is_held or went_back",
-            "is_for_trigger or is_for_group or is_held",
+            "return not (is_held or went_back)",
+            "return not is_held",
         ),
     ),
     _mutant(

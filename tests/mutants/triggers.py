@@ -79,8 +79,8 @@ TRIGGERS: Final = (
         ("X6",),
         Edit(
             "adapters/memory/searches.py",
-            "return is_for_trigger or is_for_group or is_held or went_back",
-            "return is_for_group or is_held or went_back",
+            "return not (is_for_trigger or is_for_group)",
+            "return not is_for_group",
         ),
     ),
 )

@@ -716,6 +716,7 @@ topics: Final = Table(
     _number("kept_from"),
 )
 """One row for each topic that had something to deliver, locked by each delivery: how far it got."""
+_index("holdfast_topics_begun", topics.c.namespace, topics.c.name, where="after_subscription IS NOT NULL")
 
 topic_messages: Final = Table(
     "holdfast_topic_messages",
@@ -851,12 +852,13 @@ returned_messages: Final = Table(
     _key("group_key"),
     _number("number", key=True),
 )
-# Nothing deletes a message that went back, whichever its group is.
+# Nothing deletes a message that went back, whichever its group is. The number comes first, so that no database reads
+# the messages of a group by this index.
 _index(
     "holdfast_returned_messages_number",
     returned_messages.c.namespace,
-    returned_messages.c.topic,
     returned_messages.c.number,
+    returned_messages.c.topic,
 )
 
 outbox: Final = Table(

@@ -23,13 +23,12 @@ from holdfast.ports.searches import (
     ReturnedMessages,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
-    TopicsToDeliver,
     WaitingMembers,
 )
 from holdfast.ports.tables import GROUPS, RETURNED_MESSAGES, SUBSCRIPTIONS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
-from holdfast.testing.conformance.persistence.topics import found
+from holdfast.testing.conformance.persistence.topics import found, to_deliver
 
 TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders", last=5)
 GROUP: Final = GroupRow(
@@ -154,7 +153,7 @@ class TopicGroups(PersistenceCase):
             Insert(evolve(RETURNED, topic="went back, but not stored any more")),
         )
         names = [TopicName(NAMESPACE, name) for name in ("a new group", "behind", "went back")]
-        assert found(store, TopicsToDeliver("", "", 10)) == names
+        assert to_deliver(store) == names
 
     def test_messages_that_went_back(self, store: Persistence) -> None:
         """By number; those that are not stored any more, as nothing but damage removes them, are left out."""

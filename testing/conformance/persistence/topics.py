@@ -30,7 +30,7 @@ from holdfast.ports.searches import (
     Search,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
-    TopicsToDeliver,
+    TopicToDeliver,
 )
 from holdfast.ports.tables import SUBSCRIPTIONS, TABLE_OF, TOPIC_MESSAGES, TOPICS, Table
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
@@ -41,6 +41,8 @@ from holdfast.testing.conformance.threads import in_threads
 T = TypeVar("T")
 
 OTHER: Final = "tenant-2"
+FIRST: Final = TopicName("", "")
+"""No topic comes before it."""
 TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders")
 MESSAGE: Final = TopicMessageRow(
     namespace=NAMESPACE, topic="orders", id="a", at=NOW, payload="1", expires_at=NOW + 9
@@ -87,6 +89,15 @@ def found(store: Persistence, search: Search[T], now: Micros = NOW) -> T:
 def ids(messages: Sequence[TopicMessageRow]) -> list[str]:
     """Return the ids of messages."""
     return [one.id for one in messages]
+
+
+def to_deliver(store: Persistence, after: TopicName = FIRST) -> list[TopicName]:
+    """Return the topics with something to deliver, one after the other."""
+    names: list[TopicName] = []
+    while (name := found(store, TopicToDeliver(*after))) is not None:
+        names.append(name)
+        after = name
+    return names
 
 
 def row_of(store: Persistence, table: Table[Any, Any], key: tuple[str, ...]) -> object:
@@ -208,9 +219,9 @@ class Topics(PersistenceCase):
             ),
             Insert(evolve(MESSAGE, topic="a", number=1, expires_at=NOW - 1)),
         )
-        assert found(store, TopicsToDeliver("", "", 10)) == [TopicName(NAMESPACE, "b")]
+        assert to_deliver(store) == [TopicName(NAMESPACE, "b")]
         put(store, Delete(TOPIC_MESSAGES, MessageName(NAMESPACE, "b", "0")))
-        assert found(store, TopicsToDeliver("", "", 10)) == [TopicName(NAMESPACE, one) for one in "ab"]
+        assert to_deliver(store) == [TopicName(NAMESPACE, one) for one in "ab"]
 
     def test_subscriptions_are_found_by_digest(self, store: Persistence) -> None:
         """In the order of their names, from a name on; only those that have caught up."""
@@ -270,9 +281,9 @@ class Topics(PersistenceCase):
         )
         names = [TopicName(NAMESPACE, name) for name in ("begun", "behind", "expired", "new")]
         names.append(TopicName(OTHER, "of another"))
-        assert found(store, TopicsToDeliver("", "", 10)) == names
-        assert found(store, TopicsToDeliver("", "", 3)) == names[:3]
-        assert found(store, TopicsToDeliver(*names[2], 10)) == names[3:]
+        assert to_deliver(store) == names
+        assert to_deliver(store, names[0]) == names[1:]
+        assert to_deliver(store, names[2]) == names[3:]
 
     def test_one_transaction_at_a_time_holds_a_topic(self, store: Persistence) -> None:
         """Numbers are given under the lock of the topic: none is given twice, and none is left out."""

@@ -721,6 +721,7 @@ def create_topics() -> None:
         number("kept_from"),
         sa.PrimaryKeyConstraint("namespace", "name"),
     )
+    index("holdfast_topics_begun", "holdfast_topics", ["namespace", "name"], "after_subscription IS NOT NULL")
 
 
 def create_topic_messages() -> None:
@@ -828,7 +829,7 @@ def create_topic_groups() -> None:
         number("number"),
         sa.PrimaryKeyConstraint("namespace", "topic", "group_key", "number"),
     )
-    index("holdfast_returned_messages_number", "holdfast_returned_messages", [*of_topic, "number"])
+    index("holdfast_returned_messages_number", "holdfast_returned_messages", ["namespace", "number", "topic"])
 
 
 def create_outbox() -> None:
