@@ -5,7 +5,7 @@ Lists of keys or names may have duplicates. Those that do not exist are missing 
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeAlias
 
 import attrs
 from typing_extensions import TypeVar
@@ -21,7 +21,15 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import Session
-from holdfast.ports.records.topic import GroupRow, SubscriptionRow, TopicMessageRow, TopicName
+from holdfast.ports.records.topic import (
+    GroupName,
+    GroupRow,
+    MessageName,
+    ReturnedName,
+    SubscriptionRow,
+    TopicMessageRow,
+    TopicName,
+)
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.structs import evolve, frozen
@@ -503,6 +511,27 @@ class TopicToDeliver(Search[TopicName | None]):
 
 
 @frozen
+class TopicUsers(Search[Sequence[str]]):
+    """What uses a topic: those of `subscriptions` and `triggers` of which there is at least one, in this order."""
+
+    namespace: str
+    topic: str
+
+
+NameOfTopic: TypeAlias = MessageName | ReturnedName | GroupName
+"""The key of a row that belongs to a topic."""
+
+
+@frozen
+class RowsOfTopic(Search[Sequence[NameOfTopic]]):
+    """The keys of the rows of a topic: its messages, then those that went back, then its groups; each in order."""
+
+    namespace: str
+    topic: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
 class NewMessages(Search[Sequence[TopicMessageRow]]):
     """The first messages of a topic without a number, by instant, row of their sender, and id."""
 
@@ -625,6 +654,18 @@ class WaitingMembers(Search[Sequence[SubscriptionRow]]):
     namespace: str
     topic: str
     group_key: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class MembersWithoutGroup(Search[Sequence[SubscriptionRow]]):
+    """The members that wait in a topic whose group is not stored: by its key, and as of `WaitingMembers`.
+
+    The topic was removed as they began to wait.
+    """
+
+    namespace: str
+    topic: str
     limit: int = attrs.field(validator=not_negative)
 
 
@@ -810,7 +851,7 @@ class WorkflowsOfNamespace(Search[Sequence[tuple[WorkflowKey, Micros]]]):
 
 @frozen
 class NamespaceParts(Search[Sequence[str]]):
-    """What a namespace has: those of `runs`, `schedules` and `sinks` of which there is at least one, in this order."""
+    """What a namespace has, in this order: `runs`, `schedules`, `triggers`, `sinks`, `topics` with at least one row."""
 
     namespace: str
 

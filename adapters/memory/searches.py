@@ -396,6 +396,18 @@ def _waiting_members(store: Store, search: s.WaitingMembers) -> Sequence[Subscri
     return _members_waiting(store, name)[: search.limit]
 
 
+def _members_without_group(store: Store, search: s.MembersWithoutGroup) -> Sequence[SubscriptionRow]:
+    groups = store.tables.groups
+    found = [
+        (row.group_key, row.waits_since or 0, row.run_id, row.channel, row)
+        for row in _subscriptions_of(store, search.namespace, search.topic)
+        if row.group_key is not None
+        and row.holds is None
+        and GroupName(row.namespace, row.topic, row.group_key) not in groups
+    ]
+    return [one[-1] for one in sorted(found, key=lambda one: one[:-1])[: search.limit]]
+
+
 def _returned_messages(store: Store, search: s.ReturnedMessages) -> Sequence[TopicMessageRow]:
     found = _messages_returned(store, GroupName(search.namespace, search.topic, search.group_key))
     return sorted(found, key=lambda row: row.number or 0)[: search.limit]
@@ -409,6 +421,23 @@ def _messages_returned(store: Store, group: GroupName) -> list[TopicMessageRow]:
 def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageRow]:
     messages = store.tables.topic_messages.values()
     return [row for row in messages if (row.namespace, row.topic) == (namespace, topic)]
+
+
+def _topic_users(store: Store, search: s.TopicUsers) -> Sequence[str]:
+    users = (("subscriptions", store.tables.subscriptions), ("triggers", store.tables.triggers))
+    wanted = (search.namespace, search.topic)
+    return [
+        name for name, rows in users if any((row.namespace, row.topic) == wanted for row in rows.values())
+    ]
+
+
+def _rows_of_topic(store: Store, search: s.RowsOfTopic) -> Sequence[s.NameOfTopic]:
+    tables, wanted = store.tables, (search.namespace, search.topic)
+    of_tables = (tables.topic_messages, tables.returned_messages, tables.groups)
+    names: list[s.NameOfTopic] = []
+    for rows in of_tables:
+        names += sorted(name for name in rows if (name.namespace, name.topic) == wanted)
+    return names[: search.limit]
 
 
 def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessageRow]:
@@ -580,6 +609,8 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.SchedulesByName: _schedules_by_name,
     s.SchedulesOfOtherZones: _schedules_of_other_zones,
     s.TopicToDeliver: _topic_to_deliver,
+    s.TopicUsers: _topic_users,
+    s.RowsOfTopic: _rows_of_topic,
     s.NewMessages: _new_messages,
     s.NumberedMessages: _numbered_messages,
     s.FirstNumberSince: _first_number_since,
@@ -590,6 +621,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.GroupsToServe: _groups_to_serve,
     s.WaitingMembers: _waiting_members,
     s.ReturnedMessages: _returned_messages,
+    s.MembersWithoutGroup: _members_without_group,
     s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
     s.SinksByName: _sinks_by_name,
     s.CredentialsNamed: lambda store, search: [

@@ -23,7 +23,7 @@ from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports import searches as s
 from holdfast.ports.queries.audit import LAST
 from holdfast.ports.records.limits import FairKeyName
-from holdfast.ports.records.topic import GROUP_IDLE, TopicName
+from holdfast.ports.records.topic import GROUP_IDLE, GroupName, MessageName, ReturnedName, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.searches import SlotPlace, Waiting
@@ -433,6 +433,19 @@ def _of_schedules(dialect: Dialect) -> _Searches:
     }
 
 
+_USERS: Final = (
+    ("subscriptions", "holdfast_subscriptions", " AND t.next_number IS NULL"),
+    ("subscriptions", "holdfast_subscriptions", " AND t.next_number IS NOT NULL"),
+    ("triggers", "holdfast_triggers", ""),
+)
+"""What uses a topic: its name, and the rows, which an index has."""
+_RETURNED: Final = 2
+_ROWS: Final = (
+    (1, "holdfast_topic_messages", "id", "0", ""),
+    (_RETURNED, "holdfast_returned_messages", "group_key", "t.number", ", t.number"),
+    (3, "holdfast_topic_groups", "group_key", "0", ""),
+)
+"""The rows of a topic: a number for the kind, the table, the column with the name, the number, and the order."""
 _IS_STORED: Final = (
     "(SELECT 1 FROM holdfast_topic_messages AS b WHERE b.namespace = r.namespace AND b.topic = r.topic "
     "AND b.number BETWEEN r.number AND r.number AND b.number IS NOT NULL ORDER BY b.number LIMIT 1) IS NOT NULL"
@@ -540,6 +553,25 @@ def _of_topics(dialect: Dialect) -> _Searches:
             + ") AS found ORDER BY namespace, name LIMIT 1",
             answer=_topic_found,
         ),
+        s.TopicUsers: SqlSearch(
+            sql=" UNION ALL ".join(
+                f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table} AS t WHERE t.namespace = :namespace "
+                f"AND t.topic = :topic{more})"
+                for name, table, more in _USERS
+            ),
+            answer=lambda found: sorted({row[0] for row in found}),
+        ),
+        s.RowsOfTopic: SqlSearch(
+            sql="SELECT kind, name, number FROM ("
+            + " UNION ALL ".join(
+                f"SELECT * FROM (SELECT {kind} AS kind, t.namespace, t.topic, t.{name} AS name, {number} AS number "
+                f"FROM {table} AS t WHERE t.namespace = :namespace AND t.topic = :topic "
+                f"ORDER BY t.{name}{order} LIMIT :limit) AS f"
+                for kind, table, name, number, order in _ROWS
+            )
+            + ") AS found ORDER BY kind, name, number LIMIT :limit",
+            answer=_each(_name_of_topic),
+        ),
         s.NewMessages: SqlSearch(
             sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.sender_row, m.id LIMIT :limit",
             answer=message,
@@ -581,6 +613,13 @@ def _of_topics(dialect: Dialect) -> _Searches:
         s.WaitingMembers: SqlSearch(
             sql=f"{subscriptions} AND s.group_key = :group_key AND s.group_key IS NOT NULL AND s.holds IS NULL "
             "ORDER BY s.waits_since, s.run_id, s.channel LIMIT :limit",
+            answer=subscription,
+        ),
+        s.MembersWithoutGroup: SqlSearch(
+            sql=f"{subscriptions} AND s.group_key IS NOT NULL AND s.holds IS NULL "
+            "AND NOT EXISTS (SELECT 1 FROM holdfast_topic_groups AS g WHERE g.namespace = s.namespace "
+            "AND g.topic = s.topic AND g.group_key = s.group_key) "
+            "ORDER BY s.group_key, s.waits_since, s.run_id, s.channel LIMIT :limit",
             answer=subscription,
         ),
         s.ReturnedMessages: SqlSearch(
@@ -858,6 +897,13 @@ def _each(record: Callable[[Row], Any]) -> Callable[[Iterable[Row]], list[Any]]:
 def _first(row: Row) -> str:
     first: str = row[0]
     return first
+
+
+def _name_of_topic(row: Row) -> s.NameOfTopic:
+    kind, namespace, topic, name, number = row
+    if kind == _RETURNED:
+        return ReturnedName(namespace, topic, name, number)
+    return MessageName(namespace, topic, name) if kind == 1 else GroupName(namespace, topic, name)
 
 
 def _topic_found(found: Sequence[Row]) -> TopicName | None:

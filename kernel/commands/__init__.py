@@ -193,6 +193,8 @@ from holdfast.kernel.commands.topics import (
     TopicDelivered,
     TopicPublish,
     TopicPublished,
+    TopicRemove,
+    TopicRemoved,
 )
 from holdfast.kernel.commands.triggers import (
     TriggerFire,
@@ -377,6 +379,8 @@ __all__ = [
     "TopicDelivered",
     "TopicPublish",
     "TopicPublished",
+    "TopicRemove",
+    "TopicRemoved",
     "TopicSend",
     "TopicSubscribe",
     "TopicUnsubscribe",

@@ -89,6 +89,7 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
     changes += _progress(state, found, topic, over)
     changes += chain.from_iterable(one.changes for one in handed)
     changes += (Delete(TOPIC_MESSAGES, MessageName(*name, message)) for message in found.expired)
+    changes += (Insert(one) for one in found.groups)
     changes += (_postponed(state, MessageName(*name, message), now) for message in found.postponed)
     # Members that are gone may have left messages to those of the next page.
     more = found.more or any(

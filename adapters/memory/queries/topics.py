@@ -11,6 +11,7 @@ def topics_listed(tables: Tables, query: ListTopics) -> tuple[TopicEntry, ...]:
         *(TopicName(row.namespace, row.topic) for row in tables.topic_messages.values()),
         *(TopicName(row.namespace, row.topic) for row in tables.subscriptions.values()),
         *(row.topic_name for row in tables.topics.values()),
+        *(TopicName(row.namespace, row.topic) for row in tables.groups.values()),
     }
     found = sorted(one.name for one in names if one.namespace == query.namespace and one.name > query.after)
     return tuple(_entry(tables, TopicName(query.namespace, name)) for name in found[: max(0, query.limit)])

@@ -18,6 +18,7 @@ _SOURCES: Final = (
     ("topic", _MESSAGES),
     ("topic", _CAUGHT_UP),
     ("topic", _BEHIND),
+    ("topic", "holdfast_topic_groups AS t WHERE t.namespace = :namespace"),
 )
 
 

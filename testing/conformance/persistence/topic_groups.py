@@ -19,16 +19,20 @@ from holdfast.ports.records.topic import (
 from holdfast.ports.searches import (
     ExpiredMessages,
     GroupsToServe,
+    MembersWithoutGroup,
     MessagesBefore,
     ReturnedMessages,
+    RowsOfTopic,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
+    TopicUsers,
     WaitingMembers,
 )
 from holdfast.ports.tables import GROUPS, RETURNED_MESSAGES, SUBSCRIPTIONS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
 from holdfast.testing.conformance.persistence.topics import found, to_deliver
+from holdfast.testing.conformance.persistence.triggers import FULL_TRIGGER
 
 TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders", last=5)
 GROUP: Final = GroupRow(
@@ -245,6 +249,75 @@ class TopicGroups(PersistenceCase):
         assert kept(store) == [2]
         put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, group_key="others", number=2).returned_name))
         assert kept(store) == []
+
+    def test_members_whose_group_is_not_stored(self, store: Persistence) -> None:
+        """By group, then as they wait; those that hold a message do not wait."""
+        put(
+            store,
+            Insert(evolve(GROUP, group_key="stored")),
+            Insert(evolve(GROUP, topic="other")),
+            Insert(evolve(MEMBER, group_key="stored")),
+            Insert(evolve(MEMBER, run_id="c")),
+            Insert(evolve(MEMBER, run_id="d", waits_since=NOW - 1)),
+            Insert(evolve(MEMBER, run_id="e", group_key="a")),
+            Insert(evolve(MEMBER, run_id="f", holds=3)),
+            Insert(evolve(MEMBER, run_id="g", group_key=None, waits_since=None)),
+            Insert(evolve(MEMBER, run_id="h", topic="another")),
+        )
+        members = found(store, MembersWithoutGroup(NAMESPACE, "orders", 9))
+        assert [one.run_id for one in members] == ["e", "d", "c"]
+        assert len(found(store, MembersWithoutGroup(NAMESPACE, "orders", 2))) == 2
+
+    def test_what_uses_a_topic(self, store: Persistence) -> None:
+        """Subscriptions, whether they have caught up or not, members of groups, and triggers."""
+
+        def users() -> list[str]:
+            return list(found(store, TopicUsers(NAMESPACE, "orders")))
+
+        trigger = evolve(FULL_TRIGGER, namespace=NAMESPACE, topic="orders")
+        put(store, Insert(TOPIC), Insert(GROUP), Insert(MESSAGE), Insert(evolve(MEMBER, topic="other")))
+        put(
+            store,
+            Insert(evolve(MEMBER, namespace="tenant-2")),
+            Insert(evolve(trigger, topic="other", name="x")),
+        )
+        assert users() == []
+        for row in (MEMBER, evolve(MEMBER, holds=1), evolve(MEMBER, group_key=None, next_number=3)):
+            put(store, Insert(evolve(row, channel="c")))
+            assert users() == ["subscriptions"]
+            put(store, Delete(SUBSCRIPTIONS, evolve(row, channel="c").subscription_name))
+        put(store, Insert(trigger))
+        assert users() == ["triggers"]
+        put(store, Insert(evolve(MEMBER, channel="c")))
+        assert users() == ["subscriptions", "triggers"]
+
+    def test_the_rows_of_a_topic(self, store: Persistence) -> None:
+        """Messages, messages that went back, groups: each by name, up to the limit."""
+        messages = [
+            evolve(MESSAGE, id=one, number=number) for one, number in (("b", 1), ("a", None), ("c", 2))
+        ]
+        others = [evolve(RETURNED, number=10), RETURNED, evolve(RETURNED, group_key="other", number=7)]
+        put(
+            store,
+            *(Insert(one) for one in messages),
+            *(Insert(one) for one in others),
+            *(Insert(one) for one in (GROUP, evolve(GROUP, group_key="other"))),
+            *(Insert(evolve(one, topic="other")) for one in (MESSAGE, RETURNED, GROUP)),
+            *(Insert(evolve(one, namespace="tenant-2")) for one in (MESSAGE, RETURNED, GROUP)),
+        )
+        expected = [
+            *(evolve(MESSAGE, id=one).message_name for one in "abc"),
+            others[2].returned_name,
+            RETURNED.returned_name,
+            others[0].returned_name,
+            evolve(GROUP, group_key="other").group_name,
+            GROUP.group_name,
+        ]
+        every = found(store, RowsOfTopic(NAMESPACE, "orders", 99))
+        assert list(every) == expected
+        assert [type(one) for one in every] == [type(one) for one in expected]
+        assert list(found(store, RowsOfTopic(NAMESPACE, "orders", 5))) == expected[:5]
+        assert list(found(store, RowsOfTopic(NAMESPACE, "none", 5))) == []
 
 
 def kept(store: Persistence) -> list[int]:

@@ -12,6 +12,7 @@ from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
 from holdfast.ports.records.topic import (
+    GroupRow,
     MessageName,
     SubscriptionName,
     SubscriptionRow,
@@ -55,6 +56,9 @@ SUBSCRIPTION: Final = SubscriptionRow(
     selection="{}",
     digest="d",
     since=NOW,
+)
+GROUP_OF_E: Final = GroupRow(
+    namespace=NAMESPACE, topic="e", group_key="g", name="g", selection="{}", since=NOW, used_at=NOW
 )
 FULL_MESSAGE: Final = TopicMessageRow(
     namespace=NAMESPACE,
@@ -315,7 +319,7 @@ class Topics(PersistenceCase):
         assert row_of(store, SUBSCRIPTIONS, name) is None
 
     def test_topics_are_listed_with_what_they_have(self, store: Persistence) -> None:
-        """A topic is listed if it has a row, messages or subscriptions; what others have is not counted."""
+        """A topic is listed if it has a row, messages, subscriptions or groups; what others have is not counted."""
         put(
             store,
             Insert(evolve(TOPIC, name="d", last=7)),
@@ -329,6 +333,8 @@ class Topics(PersistenceCase):
             Insert(evolve(MESSAGE, topic="b")),
             Insert(evolve(SUBSCRIPTION, topic="a", channel="topic:a")),
             Insert(evolve(SUBSCRIPTION, topic="c", channel="topic:c", next_number=1)),
+            Insert(GROUP_OF_E),
+            Insert(evolve(GROUP_OF_E, namespace=OTHER)),
             Insert(evolve(TOPIC, namespace=OTHER, last=9)),
             Insert(evolve(MESSAGE, namespace=OTHER)),
             Insert(evolve(SUBSCRIPTION, namespace=OTHER)),
@@ -339,6 +345,7 @@ class Topics(PersistenceCase):
             TopicEntry(name="b", messages=1, undelivered=1, undelivered_since=NOW),
             TopicEntry(name="c", subscriptions=1),
             TopicEntry(name="d", last=7),
+            TopicEntry(name="e"),
             TopicEntry(
                 name="orders",
                 last=2,

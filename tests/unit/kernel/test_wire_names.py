@@ -41,8 +41,8 @@ def test_commands() -> None:
         run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update schedule.backfill
         schedule.fire schedule.pause schedule.put schedule.remove schedule.replan schedule.resume schedule.trigger
         session.close session.open session.reap session.renew sink.register sink.remove stage.poll_suspended
-        stage.wake topic.deliver topic.publish trigger.fire trigger.pause trigger.put trigger.remove trigger.resume
-        update.deliver workflow.register
+        stage.wake topic.deliver topic.publish topic.remove trigger.fire trigger.pause trigger.put trigger.remove
+        trigger.resume update.deliver workflow.register
     """)
 
 
