@@ -562,7 +562,7 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=lambda found: sorted({row[0] for row in found}),
         ),
         s.RowsOfTopic: SqlSearch(
-            sql="SELECT kind, name, number FROM ("
+            sql="SELECT kind, namespace, topic, name, number FROM ("
             + " UNION ALL ".join(
                 f"SELECT * FROM (SELECT {kind} AS kind, t.namespace, t.topic, t.{name} AS name, {number} AS number "
                 f"FROM {table} AS t WHERE t.namespace = :namespace AND t.topic = :topic "

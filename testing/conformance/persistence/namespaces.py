@@ -147,9 +147,13 @@ class Namespaces(PersistenceCase):
         def parts(namespace: str) -> list[str]:
             return [*query(store, lambda tx: tx.find(NamespaceParts(namespace)))]
 
-        rows = (TOPIC, MESSAGE, GROUP_OF_E)
-        put(store, *(Insert(evolve(row, namespace=f"d{number}")) for number, row in enumerate(rows)))
-        assert [parts(f"d{number}") for number in range(len(rows))] == [["topics"]] * len(rows)
+        put(
+            store,
+            Insert(evolve(TOPIC, namespace="d")),
+            Insert(evolve(MESSAGE, namespace="e")),
+            Insert(evolve(GROUP_OF_E, namespace="f")),
+        )
+        assert [parts(name) for name in "def"] == [["topics"]] * 3
         put(store, Insert(evolve(TOPIC, namespace="b")))
         assert parts("b") == ["sinks", "topics"]
         put(store, Delete(TOPICS, TopicName("b", TOPIC.name)))
