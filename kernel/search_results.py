@@ -11,7 +11,7 @@ from holdfast.ports.records.run import RunName
 from holdfast.ports.records.topic import GroupRow, SubscriptionName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
-from holdfast.ports.searches import NameOfTopic
+from holdfast.ports.searches import RowOfTopic
 from holdfast.ports.structs import frozen
 
 
@@ -74,8 +74,8 @@ class SearchResult:
     runs: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     topic: TopicRound | None = None
-    topic_rows: tuple[NameOfTopic, ...] = ()
-    """The keys of rows of a topic that is removed."""
+    topic_rows: tuple[RowOfTopic, ...] = ()
+    """Rows of a topic that is removed."""
     first_number: int | None = None
     """The number of the first message of a topic since an instant; None without any."""
     run_names: tuple[RunName, ...] = ()

@@ -5,7 +5,7 @@ Lists of keys or names may have duplicates. Those that do not exist are missing 
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple, TypeAlias
+from typing import Final, Generic, Literal, NamedTuple
 
 import attrs
 from typing_extensions import TypeVar
@@ -21,15 +21,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.schedule import ScheduleName, ScheduleRow
 from holdfast.ports.records.session import Session
-from holdfast.ports.records.topic import (
-    GroupName,
-    GroupRow,
-    MessageName,
-    ReturnedName,
-    SubscriptionRow,
-    TopicMessageRow,
-    TopicName,
-)
+from holdfast.ports.records.topic import GroupRow, SubscriptionRow, TopicMessageRow, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.structs import evolve, frozen
@@ -518,13 +510,20 @@ class TopicUsers(Search[Sequence[str]]):
     topic: str
 
 
-NameOfTopic: TypeAlias = MessageName | ReturnedName | GroupName
-"""The key of a row that belongs to a topic."""
+class RowOfTopic(NamedTuple):
+    """A row that belongs to a topic."""
+
+    kind: Literal["message", "returned", "group"]
+    """A message, one that went back to a group, or a group."""
+    name: str
+    """The id of the message, or the key of the group."""
+    number: int = 0
+    """The number of a message that went back."""
 
 
 @frozen
-class RowsOfTopic(Search[Sequence[NameOfTopic]]):
-    """The keys of the rows of a topic: its messages, then those that went back, then its groups; each in order."""
+class RowsOfTopic(Search[Sequence[RowOfTopic]]):
+    """The rows of a topic: its messages, then those that went back, then its groups; each by name and number."""
 
     namespace: str
     topic: str

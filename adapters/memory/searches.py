@@ -431,13 +431,19 @@ def _topic_users(store: Store, search: s.TopicUsers) -> Sequence[str]:
     ]
 
 
-def _rows_of_topic(store: Store, search: s.RowsOfTopic) -> Sequence[s.NameOfTopic]:
+def _rows_of_topic(store: Store, search: s.RowsOfTopic) -> Sequence[s.RowOfTopic]:
     tables, wanted = store.tables, (search.namespace, search.topic)
-    of_tables = (tables.topic_messages, tables.returned_messages, tables.groups)
-    names: list[s.NameOfTopic] = []
-    for rows in of_tables:
-        names += sorted(name for name in rows if (name.namespace, name.topic) == wanted)
-    return names[: search.limit]
+    messages = sorted(name.id for name in tables.topic_messages if name[:2] == wanted)
+    returned = sorted(
+        (name.group_key, name.number) for name in tables.returned_messages if name[:2] == wanted
+    )
+    groups = sorted(name.group_key for name in tables.groups if name[:2] == wanted)
+    found = (
+        *(s.RowOfTopic("message", name) for name in messages),
+        *(s.RowOfTopic("returned", *one) for one in returned),
+        *(s.RowOfTopic("group", name) for name in groups),
+    )
+    return found[: search.limit]
 
 
 def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessageRow]:

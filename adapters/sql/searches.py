@@ -23,7 +23,7 @@ from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports import searches as s
 from holdfast.ports.queries.audit import LAST
 from holdfast.ports.records.limits import FairKeyName
-from holdfast.ports.records.topic import GROUP_IDLE, GroupName, MessageName, ReturnedName, TopicName
+from holdfast.ports.records.topic import GROUP_IDLE, TopicName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
 from holdfast.ports.searches import SlotPlace, Waiting
@@ -439,13 +439,12 @@ _USERS: Final = (
     ("triggers", "holdfast_triggers", ""),
 )
 """What uses a topic: its name, and the rows, which an index has."""
-_RETURNED: Final = 2
 _ROWS: Final = (
-    (1, "holdfast_topic_messages", "id", "0", ""),
-    (_RETURNED, "holdfast_returned_messages", "group_key", "t.number", ", t.number"),
-    (3, "holdfast_topic_groups", "group_key", "0", ""),
+    ("message", "holdfast_topic_messages", "id", "0", ""),
+    ("returned", "holdfast_returned_messages", "group_key", "t.number", ", t.number"),
+    ("group", "holdfast_topic_groups", "group_key", "0", ""),
 )
-"""The rows of a topic: a number for the kind, the table, the column with the name, the number, and the order."""
+"""The rows of a topic: their kind, table, column with the name, number, and order."""
 _IS_STORED: Final = (
     "(SELECT 1 FROM holdfast_topic_messages AS b WHERE b.namespace = r.namespace AND b.topic = r.topic "
     "AND b.number BETWEEN r.number AND r.number AND b.number IS NOT NULL ORDER BY b.number LIMIT 1) IS NOT NULL"
@@ -562,15 +561,15 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=lambda found: sorted({row[0] for row in found}),
         ),
         s.RowsOfTopic: SqlSearch(
-            sql="SELECT kind, namespace, topic, name, number FROM ("
+            sql="SELECT kind, name, number FROM ("
             + " UNION ALL ".join(
-                f"SELECT * FROM (SELECT {kind} AS kind, t.namespace, t.topic, t.{name} AS name, {number} AS number "
+                f"SELECT * FROM (SELECT {place} AS place, '{kind}' AS kind, t.{name} AS name, {number} AS number "
                 f"FROM {table} AS t WHERE t.namespace = :namespace AND t.topic = :topic "
                 f"ORDER BY t.{name}{order} LIMIT :limit) AS f"
-                for kind, table, name, number, order in _ROWS
+                for place, (kind, table, name, number, order) in enumerate(_ROWS)
             )
-            + ") AS found ORDER BY kind, name, number LIMIT :limit",
-            answer=_each(_name_of_topic),
+            + ") AS found ORDER BY place, name, number LIMIT :limit",
+            answer=_each(lambda row: s.RowOfTopic(*row)),
         ),
         s.NewMessages: SqlSearch(
             sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.sender_row, m.id LIMIT :limit",
@@ -897,13 +896,6 @@ def _each(record: Callable[[Row], Any]) -> Callable[[Iterable[Row]], list[Any]]:
 def _first(row: Row) -> str:
     first: str = row[0]
     return first
-
-
-def _name_of_topic(row: Row) -> s.NameOfTopic:
-    kind, namespace, topic, name, number = row
-    if kind == _RETURNED:
-        return ReturnedName(namespace, topic, name, number)
-    return MessageName(namespace, topic, name) if kind == 1 else GroupName(namespace, topic, name)
 
 
 def _topic_found(found: Sequence[Row]) -> TopicName | None:

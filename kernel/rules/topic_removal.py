@@ -7,9 +7,9 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Delete
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, TopicInUseError
-from holdfast.ports.records.topic import GroupName, MessageName, TopicName
+from holdfast.ports.records.topic import GroupName, MessageName, ReturnedName, TopicName
 from holdfast.ports.records.values import Micros
-from holdfast.ports.searches import NameOfTopic
+from holdfast.ports.searches import RowOfTopic
 from holdfast.ports.tables import GROUPS, RETURNED_MESSAGES, TOPIC_MESSAGES, TOPICS
 
 
@@ -30,19 +30,19 @@ def decide_remove(state: State, command: TopicRemove, _: Micros, __: Ids) -> Dec
     found = state.found[_search(command)]
     if found.contents:
         raise TopicInUseError(command.topic, found.contents)
-    changes: list[Change] = [_deletion(name) for name in found.topic_rows]
     name = TopicName(command.namespace, command.topic)
+    changes: list[Change] = [_deletion(name, row) for row in found.topic_rows]
     more = len(found.topic_rows) >= command.limit
     if not more and name in state.tables.topics:
         changes.append(Delete(TOPICS, name))
     return Decision(TopicRemoved(rows=len(found.topic_rows), more=more), tuple(changes))
 
 
-def _deletion(name: NameOfTopic) -> Delete:
-    match name:
-        case MessageName():
-            return Delete(TOPIC_MESSAGES, name)
-        case GroupName():
-            return Delete(GROUPS, name)
-        case _:
-            return Delete(RETURNED_MESSAGES, name)
+def _deletion(topic: TopicName, row: RowOfTopic) -> Delete:
+    match row.kind:
+        case "message":
+            return Delete(TOPIC_MESSAGES, MessageName(*topic, row.name))
+        case "returned":
+            return Delete(RETURNED_MESSAGES, ReturnedName(*topic, row.name, row.number))
+        case "group":
+            return Delete(GROUPS, GroupName(*topic, row.name))

@@ -22,6 +22,7 @@ from holdfast.ports.searches import (
     MembersWithoutGroup,
     MessagesBefore,
     ReturnedMessages,
+    RowOfTopic,
     RowsOfTopic,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
@@ -306,16 +307,12 @@ class TopicGroups(PersistenceCase):
             *(Insert(evolve(one, namespace="tenant-2")) for one in (MESSAGE, RETURNED, GROUP)),
         )
         expected = [
-            *(evolve(MESSAGE, id=one).message_name for one in "abc"),
-            others[2].returned_name,
-            RETURNED.returned_name,
-            others[0].returned_name,
-            evolve(GROUP, group_key="other").group_name,
-            GROUP.group_name,
+            *(RowOfTopic("message", one) for one in "abc"),
+            RowOfTopic("returned", "other", 7),
+            *(RowOfTopic("returned", "packers", number) for number in (2, 10)),
+            *(RowOfTopic("group", name) for name in ("other", "packers")),
         ]
-        every = found(store, RowsOfTopic(NAMESPACE, "orders", 99))
-        assert list(every) == expected
-        assert [type(one) for one in every] == [type(one) for one in expected]
+        assert list(found(store, RowsOfTopic(NAMESPACE, "orders", 99))) == expected
         assert list(found(store, RowsOfTopic(NAMESPACE, "orders", 5))) == expected[:5]
         assert list(found(store, RowsOfTopic(NAMESPACE, "none", 5))) == []
 
