@@ -205,6 +205,15 @@ class NamedTrigger(ComposedSearch):
 
 
 @frozen
+class RemovedTopic(ComposedSearch):
+    """Search for a topic, locked, for what uses it, and for the first rows that it has."""
+
+    namespace: str
+    topic: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
 class TopicDeliveries(ComposedSearch):
     """Search for what is to be delivered of a topic, which is locked, with the runs that get it, locked.
 

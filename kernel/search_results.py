@@ -8,9 +8,10 @@ from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.limits import ConcurrencyPlan, RateName, RunRatePlan
 from holdfast.ports.records.outbox import Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import RunName
-from holdfast.ports.records.topic import SubscriptionName
+from holdfast.ports.records.topic import GroupRow, SubscriptionName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey
+from holdfast.ports.searches import RowOfTopic
 from holdfast.ports.structs import frozen
 
 
@@ -54,6 +55,10 @@ class TopicRound:
     """Groups in which members wait, with the messages for them."""
     expired: tuple[str, ...] = ()
     """The ids of messages to delete."""
+    groups: tuple[GroupRow, ...] = ()
+    """The groups to store: they were removed with their topic, as members began to wait."""
+    postponed: tuple[str, ...] = ()
+    """The ids of messages that have expired and are to be kept: they expire later."""
     problem: str | None = None
     """What is wrong with the row of the topic; None if it can be read."""
     more: bool = False
@@ -69,6 +74,8 @@ class SearchResult:
     runs: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     topic: TopicRound | None = None
+    topic_rows: tuple[RowOfTopic, ...] = ()
+    """Rows of a topic that is removed."""
     first_number: int | None = None
     """The number of the first message of a topic since an instant; None without any."""
     run_names: tuple[RunName, ...] = ()

@@ -123,17 +123,31 @@ class QuotaExceededError(CommandError):
 
 
 class NamespaceInUseError(CommandError):
-    """A namespace can't be deleted: it has runs, schedules, triggers or sinks."""
+    """A namespace can't be deleted: it has runs, schedules, triggers, sinks or topics."""
 
     code = "namespace_in_use"
 
     def __init__(self, namespace: str, contents: Sequence[str]) -> None:
         self.namespace = namespace
         self.contents = tuple(contents)
-        """What it has: `runs`, `schedules`, `sinks`."""
+        """What it has: `runs`, `schedules`, `triggers`, `sinks`, `topics`."""
         super().__init__(
             f"the namespace {namespace!r} has {' and '.join(contents)}: remove them first, or delete it with all of"
             f" them by `engine.namespaces.delete({namespace!r}, purge=True)`, on the command line with --purge"
+        )
+
+
+class TopicInUseError(CommandError):
+    """A topic can't be removed: runs have subscribed to it, or triggers wait for its messages."""
+
+    code = "topic_in_use"
+
+    def __init__(self, topic: str, users: Sequence[str]) -> None:
+        self.topic = topic
+        self.users = tuple(users)
+        """What uses it: `subscriptions`, `triggers`."""
+        super().__init__(
+            f"the topic {topic!r} has {' and '.join(users)}: end the runs that have subscribed, and remove its triggers"
         )
 
 

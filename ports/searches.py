@@ -5,7 +5,7 @@ Lists of keys or names may have duplicates. Those that do not exist are missing 
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, NamedTuple
+from typing import Final, Generic, Literal, NamedTuple
 
 import attrs
 from typing_extensions import TypeVar
@@ -485,17 +485,48 @@ class SchedulesOfOtherZones(Search[Sequence[ScheduleRow]]):
 # Topics -----------------------------------------------------------------------------------------------------------
 
 
+EXPIRED_WINDOW: Final = 1_000
+"""How many expired messages of all topics are looked at for their topics."""
+
+
 @frozen
-class TopicsToDeliver(Search[Sequence[TopicName]]):
-    """Topics of all namespaces with something to deliver, ascending: messages, subscriptions behind, old messages.
+class TopicToDeliver(Search[TopicName | None]):
+    """The first topic of all namespaces, after a name, with something to deliver; None without any.
 
     That is, a message without a number, a message that some of its subscribers have, a subscription with a
-    `next_number`, a group as of `GroupsToServe`, or a delivered message that has expired before `now` and that neither
-    a trigger nor a group has to get, as of `ExpiredMessages`. Those up to the place of `after` are left out.
+    `next_number`, a group as of `GroupsToServe`, or a message with a number that has expired before `now`: of these, a
+    topic is found if it has one of the first `EXPIRED_WINDOW`.
     """
 
     after_namespace: str
     after_name: str
+
+
+@frozen
+class TopicUsers(Search[Sequence[str]]):
+    """What uses a topic: those of `subscriptions` and `triggers` of which there is at least one, in this order."""
+
+    namespace: str
+    topic: str
+
+
+class RowOfTopic(NamedTuple):
+    """A row that belongs to a topic."""
+
+    kind: Literal["message", "returned", "group"]
+    """A message, one that went back to a group, or a group."""
+    name: str
+    """The id of the message, or the key of the group."""
+    number: int = 0
+    """The number of a message that went back."""
+
+
+@frozen
+class RowsOfTopic(Search[Sequence[RowOfTopic]]):
+    """The rows of a topic: its messages, then those that went back, then its groups; each by name and number."""
+
+    namespace: str
+    topic: str
     limit: int = attrs.field(validator=not_negative)
 
 
@@ -530,13 +561,24 @@ class FirstNumberSince(Search[int | None]):
     since: Micros
 
 
-@frozen
-class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
-    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry.
+class ExpiredMessage(NamedTuple):
+    """A message that has expired."""
 
-    Those that a trigger of the topic has to handle are left out: from its `next_number` on. So are those that a group
-    has to hand out, from its `next_number` on and those that went back to it, unless no member waits and it was not
-    used for `GROUP_IDLE` before `now`.
+    id: str
+    is_kept: bool
+    """Whether it has to be kept all the same."""
+
+
+@frozen
+class ExpiredMessages(Search[Sequence[ExpiredMessage]]):
+    """Messages of a topic that have expired before `now`, with a number up to `number`: the first by expiry, then id.
+
+    These are to be kept:
+
+    - those that a trigger of the topic has to handle: from its `next_number` on;
+    - those that a group has to hand out, from its `next_number` on, unless no member waits and it was not used for
+      `GROUP_IDLE` before `now`;
+    - those that a member of a group holds, and those that went back to a group.
     """
 
     namespace: str
@@ -545,11 +587,16 @@ class ExpiredMessages(Search[Sequence[TopicMessageRow]]):
     limit: int = attrs.field(validator=not_negative)
 
 
-@frozen
-class MessagesBefore(Search[Sequence[TopicMessageRow]]):
-    """Messages of a topic with a number below `number`, by number. Those that are left out are as of `ExpiredMessages`.
+KEPT_WINDOW: Final = 1_000
+"""How many messages that members hold, or that went back, may come before one that `MessagesBefore` finds."""
 
-    `limit` is the most.
+
+@frozen
+class MessagesBefore(Search[Sequence[str]]):
+    """The ids of messages of a topic with a number below `number`, by number, without those that are to be kept.
+
+    They are those of `ExpiredMessages`. `limit` is the most. Of the messages that triggers and groups have passed, the
+    first `limit` and `KEPT_WINDOW` more are looked at.
     """
 
     namespace: str
@@ -598,11 +645,26 @@ class GroupsToServe(Search[Sequence[GroupRow]]):
 
 @frozen
 class WaitingMembers(Search[Sequence[SubscriptionRow]]):
-    """The members of a group that wait for its next message: those that have waited longest, then by name."""
+    """The members of a group that wait for its next message: those that have waited longest, then by name.
+
+    Those that hold a message do not wait.
+    """
 
     namespace: str
     topic: str
     group_key: str
+    limit: int = attrs.field(validator=not_negative)
+
+
+@frozen
+class MembersWithoutGroup(Search[Sequence[SubscriptionRow]]):
+    """The members that wait in a topic whose group is not stored: by its key, and as of `WaitingMembers`.
+
+    The topic was removed as they began to wait.
+    """
+
+    namespace: str
+    topic: str
     limit: int = attrs.field(validator=not_negative)
 
 
@@ -788,7 +850,7 @@ class WorkflowsOfNamespace(Search[Sequence[tuple[WorkflowKey, Micros]]]):
 
 @frozen
 class NamespaceParts(Search[Sequence[str]]):
-    """What a namespace has: those of `runs`, `schedules` and `sinks` of which there is at least one, in this order."""
+    """What a namespace has, in this order: `runs`, `schedules`, `triggers`, `sinks`, `topics` with at least one row."""
 
     namespace: str
 

@@ -436,7 +436,7 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
         "selection": "{}",
         **dict.fromkeys(("topic", "digest"), ""),
         **dict.fromkeys(("next_number", "since"), 0),
-        **dict.fromkeys(("group_key", "waits_since")),
+        **dict.fromkeys(("group_key", "waits_since", "holds")),
     },
     GroupRow: {
         "selection": "{}",

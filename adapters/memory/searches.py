@@ -301,14 +301,15 @@ def _schedules_by_name(store: Store, search: s.SchedulesByName) -> Sequence[Sche
     return sorted((row for row in found if row is not None), key=lambda row: row.key)
 
 
-def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[TopicName]:
-    tables, now = store.tables, store.now
+def _topic_to_deliver(store: Store, search: s.TopicToDeliver) -> TopicName | None:
+    tables = store.tables
     found = {
         *(
             TopicName(row.namespace, row.topic)
             for row in tables.topic_messages.values()
-            if row.number is None or (row.expires_at < now and _is_handled(store, row))
+            if row.number is None
         ),
+        *(TopicName(row.namespace, row.topic) for row in _first_expired(store)),
         *(
             TopicName(row.namespace, row.topic)
             for row in tables.subscriptions.values()
@@ -322,30 +323,48 @@ def _topics_to_deliver(store: Store, search: s.TopicsToDeliver) -> Sequence[Topi
         ),
     }
     after = (search.after_namespace, search.after_name)
-    return [name for name in sorted(found) if name > after][: search.limit]
+    return min((name for name in found if name > after), default=None)
 
 
-def _is_handled(store: Store, message: TopicMessageRow) -> bool:
-    """Whether no trigger or group of the topic has to get a message any more."""
-    topic, number = (message.namespace, message.topic), message.number or 0
+def _first_expired(store: Store) -> list[TopicMessageRow]:
+    found = [
+        row
+        for row in store.tables.topic_messages.values()
+        if row.number is not None and row.expires_at < store.now
+    ]
+    return sorted(found, key=lambda row: (row.expires_at, row.message_name))[: s.EXPIRED_WINDOW]
+
+
+def _is_passed(store: Store, message: TopicMessageRow) -> bool:
+    """Whether no trigger, and no group that is used, is before a message."""
+    tables, topic, number = store.tables, (message.namespace, message.topic), message.number or 0
     is_for_trigger = any(
-        (row.namespace, row.topic) == topic and row.next_number <= number
-        for row in store.tables.triggers.values()
+        (row.namespace, row.topic) == topic and row.next_number <= number for row in tables.triggers.values()
     )
     is_for_group = any(
         (group.namespace, group.topic) == topic
-        and (group.next_number <= number or (*group.group_name, number) in store.tables.returned_messages)
+        and group.next_number <= number
         and (group.used_at >= store.now - GROUP_IDLE or _members_waiting(store, group.group_name))
-        for group in store.tables.groups.values()
+        for group in tables.groups.values()
     )
     return not (is_for_trigger or is_for_group)
+
+
+def _is_free(store: Store, message: TopicMessageRow) -> bool:
+    """Whether no member holds a message, and it did not go back to a group."""
+    tables, name = store.tables, (message.namespace, message.topic, message.number)
+    is_held = any((row.namespace, row.topic, row.holds) == name for row in tables.subscriptions.values())
+    went_back = any(
+        (row.namespace, row.topic, row.number) == name for row in tables.returned_messages.values()
+    )
+    return not (is_held or went_back)
 
 
 def _members_waiting(store: Store, name: GroupName) -> list[SubscriptionRow]:
     found = [
         row
         for row in store.tables.subscriptions.values()
-        if (row.namespace, row.topic, row.group_key) == name
+        if (row.namespace, row.topic, row.group_key) == name and row.holds is None
     ]
     return sorted(found, key=lambda row: (row.waits_since or 0, row.run_id, row.channel))
 
@@ -377,6 +396,18 @@ def _waiting_members(store: Store, search: s.WaitingMembers) -> Sequence[Subscri
     return _members_waiting(store, name)[: search.limit]
 
 
+def _members_without_group(store: Store, search: s.MembersWithoutGroup) -> Sequence[SubscriptionRow]:
+    groups = store.tables.groups
+    found = [
+        (row.group_key, row.waits_since or 0, row.run_id, row.channel, row)
+        for row in _subscriptions_of(store, search.namespace, search.topic)
+        if row.group_key is not None
+        and row.holds is None
+        and GroupName(row.namespace, row.topic, row.group_key) not in groups
+    ]
+    return [one[-1] for one in sorted(found, key=lambda one: one[:-1])[: search.limit]]
+
+
 def _returned_messages(store: Store, search: s.ReturnedMessages) -> Sequence[TopicMessageRow]:
     found = _messages_returned(store, GroupName(search.namespace, search.topic, search.group_key))
     return sorted(found, key=lambda row: row.number or 0)[: search.limit]
@@ -390,6 +421,29 @@ def _messages_returned(store: Store, group: GroupName) -> list[TopicMessageRow]:
 def _messages_of(store: Store, namespace: str, topic: str) -> list[TopicMessageRow]:
     messages = store.tables.topic_messages.values()
     return [row for row in messages if (row.namespace, row.topic) == (namespace, topic)]
+
+
+def _topic_users(store: Store, search: s.TopicUsers) -> Sequence[str]:
+    users = (("subscriptions", store.tables.subscriptions), ("triggers", store.tables.triggers))
+    wanted = (search.namespace, search.topic)
+    return [
+        name for name, rows in users if any((row.namespace, row.topic) == wanted for row in rows.values())
+    ]
+
+
+def _rows_of_topic(store: Store, search: s.RowsOfTopic) -> Sequence[s.RowOfTopic]:
+    tables, wanted = store.tables, (search.namespace, search.topic)
+    messages = sorted(name.id for name in tables.topic_messages if name[:2] == wanted)
+    returned = sorted(
+        (name.group_key, name.number) for name in tables.returned_messages if name[:2] == wanted
+    )
+    groups = sorted(name.group_key for name in tables.groups if name[:2] == wanted)
+    found = (
+        *(s.RowOfTopic("message", name) for name in messages),
+        *(s.RowOfTopic("returned", *one) for one in returned),
+        *(s.RowOfTopic("group", name) for name in groups),
+    )
+    return found[: search.limit]
 
 
 def _new_messages(store: Store, search: s.NewMessages) -> Sequence[TopicMessageRow]:
@@ -410,23 +464,27 @@ def _first_number_since(store: Store, search: s.FirstNumberSince) -> int | None:
     )
 
 
-def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[TopicMessageRow]:
+def _expired_messages(store: Store, search: s.ExpiredMessages) -> Sequence[s.ExpiredMessage]:
     found = [
         row
         for row in _messages_of(store, search.namespace, search.topic)
         if row.expires_at < store.now and row.number is not None and row.number <= search.number
-        if _is_handled(store, row)
     ]
-    return sorted(found, key=lambda row: (row.expires_at, row.id))[: search.limit]
+    found.sort(key=lambda row: (row.expires_at, row.id))
+    return [
+        s.ExpiredMessage(row.id, not (_is_passed(store, row) and _is_free(store, row)))
+        for row in found[: search.limit]
+    ]
 
 
-def _messages_before(store: Store, search: s.MessagesBefore) -> Sequence[TopicMessageRow]:
+def _messages_before(store: Store, search: s.MessagesBefore) -> Sequence[str]:
     found = [
         (row.number, row)
         for row in _messages_of(store, search.namespace, search.topic)
-        if row.number is not None and row.number < search.number and _is_handled(store, row)
+        if row.number is not None and row.number < search.number and _is_passed(store, row)
     ]
-    return [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit]]
+    first = [row for _, row in sorted(found, key=lambda one: one[0])[: search.limit + s.KEPT_WINDOW]]
+    return [row.id for row in first if _is_free(store, row)][: search.limit]
 
 
 def _subscriptions_of(store: Store, namespace: str, topic: str) -> list[SubscriptionRow]:
@@ -556,7 +614,9 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.NextScheduleTime: _next_schedule_time,
     s.SchedulesByName: _schedules_by_name,
     s.SchedulesOfOtherZones: _schedules_of_other_zones,
-    s.TopicsToDeliver: _topics_to_deliver,
+    s.TopicToDeliver: _topic_to_deliver,
+    s.TopicUsers: _topic_users,
+    s.RowsOfTopic: _rows_of_topic,
     s.NewMessages: _new_messages,
     s.NumberedMessages: _numbered_messages,
     s.FirstNumberSince: _first_number_since,
@@ -567,6 +627,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.GroupsToServe: _groups_to_serve,
     s.WaitingMembers: _waiting_members,
     s.ReturnedMessages: _returned_messages,
+    s.MembersWithoutGroup: _members_without_group,
     s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
     s.SinksByName: _sinks_by_name,
     s.CredentialsNamed: lambda store, search: [

@@ -433,6 +433,76 @@ def _of_schedules(dialect: Dialect) -> _Searches:
     }
 
 
+_USERS: Final = (
+    ("subscriptions", "holdfast_subscriptions", " AND t.next_number IS NULL"),
+    ("subscriptions", "holdfast_subscriptions", " AND t.next_number IS NOT NULL"),
+    ("triggers", "holdfast_triggers", ""),
+)
+"""What uses a topic: its name, and the rows, which an index has."""
+_ROWS: Final = (
+    ("message", "holdfast_topic_messages", "id", "0", ""),
+    ("returned", "holdfast_returned_messages", "group_key", "t.number", ", t.number"),
+    ("group", "holdfast_topic_groups", "group_key", "0", ""),
+)
+"""The rows of a topic: their kind, table, column with the name, number, and order."""
+_IS_STORED: Final = (
+    "(SELECT 1 FROM holdfast_topic_messages AS b WHERE b.namespace = r.namespace AND b.topic = r.topic "
+    "AND b.number BETWEEN r.number AND r.number AND b.number IS NOT NULL ORDER BY b.number LIMIT 1) IS NOT NULL"
+)
+"""The condition that a message which went back is stored.
+
+A range is read in the order of the index of numbers. By an equal number, a database may read any index of the topic.
+"""
+
+
+def _is_waited_for(group: str) -> str:
+    """Return the condition that a member of a group waits.
+
+    With ORDER and LIMIT, a database looks into the index for each group, however many members it expects.
+    """
+    return (
+        f"(SELECT 1 FROM holdfast_subscriptions AS w WHERE w.namespace = {group}.namespace "
+        f"AND w.topic = {group}.topic AND w.group_key = {group}.group_key AND w.group_key IS NOT NULL "
+        "AND w.holds IS NULL ORDER BY w.waits_since LIMIT 1) IS NOT NULL"
+    )
+
+
+def _has_returned(group: str) -> str:
+    """Return the condition that a group has a message that went back and is stored.
+
+    It is no join: a database might begin with the messages of the topic.
+    """
+    return (
+        f"(SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = {group}.namespace "
+        f"AND r.topic = {group}.topic AND r.group_key = {group}.group_key AND {_IS_STORED} "
+        "ORDER BY r.number LIMIT 1) IS NOT NULL"
+    )
+
+
+def _sources_to_deliver() -> Sequence[tuple[str, str, str]]:
+    """Return where topics with something to deliver are found: the column with the name, the rows, and their order.
+
+    The order is that of the index by which the first one is to be read.
+    """
+    reached = "(SELECT o.last FROM holdfast_topics AS o WHERE o.namespace = t.namespace AND o.name = t.topic)"
+    groups = (
+        f"holdfast_topic_groups AS t WHERE (t.next_number <= coalesce({reached}, 0) OR {_has_returned('t')}) "
+        f"AND {_is_waited_for('t')}"
+    )
+    expired = (
+        "(SELECT m.namespace, m.topic FROM holdfast_topic_messages AS m WHERE m.number IS NOT NULL "
+        f"AND m.expires_at < :now ORDER BY m.expires_at, m.namespace, m.topic LIMIT {s.EXPIRED_WINDOW}) AS t "
+        "WHERE t.topic IS NOT NULL"
+    )
+    return (
+        ("t.topic", "holdfast_topic_messages AS t WHERE t.number IS NULL", ", t.at, t.sender_row, t.id"),
+        ("t.topic", "holdfast_subscriptions AS t WHERE t.next_number IS NOT NULL", ", t.run_id, t.channel"),
+        ("t.name", "holdfast_topics AS t WHERE t.after_subscription IS NOT NULL", ""),
+        ("t.topic", groups, ", t.group_key"),
+        ("t.topic", expired, ""),
+    )
+
+
 def _of_topics(dialect: Dialect) -> _Searches:
     of_topic = "namespace = :namespace AND topic = :topic"
     messages = (
@@ -441,40 +511,65 @@ def _of_topics(dialect: Dialect) -> _Searches:
     subscriptions = (
         f"SELECT {columns_of(rows.SUBSCRIPTION, 's')} FROM holdfast_subscriptions AS s WHERE {of_topic}"
     )
-    stored = "SELECT namespace, topic AS name FROM holdfast_topic_messages AS m WHERE"
-    is_handled = (
-        "NOT EXISTS (SELECT 1 FROM holdfast_triggers AS h WHERE h.namespace = m.namespace AND h.topic = m.topic "
-        "AND h.next_number <= m.number)"
+    # Computed once: of all groups, the one that is behind most keeps messages. So a slow group does not make each of
+    # the messages that it keeps cost a look.
+    of_triggers = (
+        "(SELECT h.next_number FROM holdfast_triggers AS h WHERE h.namespace = :namespace AND h.topic = :topic "
+        "ORDER BY h.next_number LIMIT 1)"
     )
-    is_waited_for = (
-        "EXISTS (SELECT 1 FROM holdfast_subscriptions AS w WHERE w.namespace = g.namespace AND w.topic = g.topic "
-        "AND w.group_key = g.group_key AND w.group_key IS NOT NULL)"
+    of_groups = (
+        "(SELECT g.next_number FROM holdfast_topic_groups AS g WHERE g.namespace = :namespace AND g.topic = :topic "
+        f"AND (g.used_at >= :now - {GROUP_IDLE} OR {_is_waited_for('g')}) ORDER BY g.next_number LIMIT 1)"
     )
-    has_returned = (
-        "EXISTS (SELECT 1 FROM holdfast_returned_messages AS r JOIN holdfast_topic_messages AS b "
-        "ON b.namespace = r.namespace AND b.topic = r.topic AND b.number = r.number AND b.number IS NOT NULL "
-        "WHERE r.namespace = g.namespace AND r.topic = g.topic AND r.group_key = g.group_key)"
+    is_passed = " AND ".join(
+        f"m.number < coalesce({first}, {NUMBER_MAX})" for first in (of_triggers, of_groups)
     )
-    is_used = f"(g.used_at >= :now - {GROUP_IDLE} OR {is_waited_for})"
-    is_handled += (
-        " AND NOT EXISTS (SELECT 1 FROM holdfast_topic_groups AS g WHERE g.namespace = m.namespace "
-        f"AND g.topic = m.topic AND {is_used} AND (g.next_number <= m.number "
-        "OR EXISTS (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = g.namespace "
-        "AND r.topic = g.topic AND r.group_key = g.group_key AND r.number = m.number)))"
+    is_free = (
+        "(SELECT 1 FROM holdfast_subscriptions AS w WHERE w.namespace = m.namespace AND w.topic = m.topic "
+        "AND w.holds BETWEEN m.number AND m.number AND w.holds IS NOT NULL ORDER BY w.holds LIMIT 1) IS NULL "
+        "AND (SELECT 1 FROM holdfast_returned_messages AS r WHERE r.namespace = m.namespace "
+        "AND r.topic = m.topic AND r.number BETWEEN m.number AND m.number ORDER BY r.number LIMIT 1) IS NULL"
+    )
+    returned = dialect.rows_for_each(
+        "(SELECT r.namespace, r.topic, r.number FROM holdfast_returned_messages AS r WHERE r.namespace = :namespace "
+        f"AND r.topic = :topic AND r.group_key = :group_key AND {_IS_STORED} ORDER BY r.number LIMIT :limit) AS r",
+        "holdfast_topic_messages AS m",
+        "m.namespace = r.namespace AND m.topic = r.topic AND m.number BETWEEN r.number AND r.number "
+        "AND m.number IS NOT NULL",
+        "ORDER BY m.number LIMIT :limit",
     )
     groups = "SELECT {} FROM holdfast_topic_groups AS g WHERE".format(columns_of(rows.GROUP, "g"))
     message, subscription = _each(rows.topic_message_from), _each(rows.subscription_from)
     return {
-        s.TopicsToDeliver: SqlSearch(
-            sql=f"SELECT namespace, name FROM ({stored} number IS NULL "
-            "UNION SELECT namespace, topic FROM holdfast_subscriptions WHERE next_number IS NOT NULL "
-            "UNION SELECT namespace, name FROM holdfast_topics WHERE after_subscription IS NOT NULL "
-            "UNION SELECT g.namespace, g.topic FROM holdfast_topic_groups AS g LEFT JOIN holdfast_topics AS o "
-            "ON o.namespace = g.namespace AND o.name = g.topic "
-            f"WHERE {is_waited_for} AND (g.next_number <= coalesce(o.last, 0) OR {has_returned}) "
-            f"UNION {stored} number IS NOT NULL AND expires_at < :now AND {is_handled}) AS t "
-            "WHERE (namespace, name) > (:after_namespace, :after_name) ORDER BY namespace, name LIMIT :limit",
-            answer=_each(lambda row: TopicName(*row)),
+        s.TopicToDeliver: SqlSearch(
+            sql="SELECT namespace, name FROM ("
+            + " UNION ALL ".join(
+                f"SELECT * FROM (SELECT t.namespace, {name} AS name FROM {source} "
+                f"AND (t.namespace, {name}) > (:after_namespace, :after_name) "
+                f"ORDER BY t.namespace, {name}{order} LIMIT 1) AS f"
+                for name, source, order in _sources_to_deliver()
+            )
+            + ") AS found ORDER BY namespace, name LIMIT 1",
+            answer=_topic_found,
+        ),
+        s.TopicUsers: SqlSearch(
+            sql=" UNION ALL ".join(
+                f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table} AS t WHERE t.namespace = :namespace "
+                f"AND t.topic = :topic{more})"
+                for name, table, more in _USERS
+            ),
+            answer=lambda found: sorted({row[0] for row in found}),
+        ),
+        s.RowsOfTopic: SqlSearch(
+            sql="SELECT kind, name, number FROM ("
+            + " UNION ALL ".join(
+                f"SELECT * FROM (SELECT {place} AS place, '{kind}' AS kind, t.{name} AS name, {number} AS number "
+                f"FROM {table} AS t WHERE t.namespace = :namespace AND t.topic = :topic "
+                f"ORDER BY t.{name}{order} LIMIT :limit) AS f"
+                for place, (kind, table, name, number, order) in enumerate(_ROWS)
+            )
+            + ") AS found ORDER BY place, name, number LIMIT :limit",
+            answer=_each(lambda row: s.RowOfTopic(*row)),
         ),
         s.NewMessages: SqlSearch(
             sql=f"{messages} AND m.number IS NULL ORDER BY m.at, m.sender_row, m.id LIMIT :limit",
@@ -489,14 +584,16 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=_earliest,
         ),
         s.ExpiredMessages: SqlSearch(
-            sql=f"{messages} AND m.expires_at < :now AND m.number <= :number AND {is_handled} "
+            sql=f"SELECT m.id, CASE WHEN {is_passed} AND {is_free} THEN 0 ELSE 1 END "
+            f"FROM holdfast_topic_messages AS m WHERE {of_topic} AND m.expires_at < :now AND m.number <= :number "
             "ORDER BY m.expires_at, m.id LIMIT :limit",
-            answer=message,
+            answer=_each(lambda row: s.ExpiredMessage(row[0], bool(row[1]))),
         ),
         s.MessagesBefore: SqlSearch(
-            sql=f"{messages} AND m.number < :number AND m.number IS NOT NULL AND {is_handled} "
-            "ORDER BY m.number LIMIT :limit",
-            answer=message,
+            sql="SELECT m.id FROM (SELECT m.namespace, m.topic, m.number, m.id FROM holdfast_topic_messages AS m "
+            f"WHERE {of_topic} AND m.number < :number AND m.number IS NOT NULL AND {is_passed} ORDER BY m.number "
+            f"LIMIT :limit + {s.KEPT_WINDOW}) AS m WHERE {is_free} ORDER BY m.number LIMIT :limit",
+            answer=_each(lambda row: row[0]),
         ),
         s.SubscriptionsOfDigests: SqlSearch(
             sql=f"{subscriptions} AND {dialect.one_of('s.digest', 'digests')} AND s.next_number IS NULL "
@@ -508,22 +605,24 @@ def _of_topics(dialect: Dialect) -> _Searches:
             answer=subscription,
         ),
         s.GroupsToServe: SqlSearch(
-            sql=f"{groups} g.namespace = :namespace AND g.topic = :topic AND {is_waited_for} "
-            f"AND (g.next_number <= :number OR {has_returned}) ORDER BY g.group_key LIMIT :limit",
+            sql=f"{groups} g.namespace = :namespace AND g.topic = :topic AND {_is_waited_for('g')} "
+            f"AND (g.next_number <= :number OR {_has_returned('g')}) ORDER BY g.group_key LIMIT :limit",
             answer=_each(rows.group_from),
         ),
         s.WaitingMembers: SqlSearch(
-            sql=f"{subscriptions} AND s.group_key = :group_key AND s.group_key IS NOT NULL "
+            sql=f"{subscriptions} AND s.group_key = :group_key AND s.group_key IS NOT NULL AND s.holds IS NULL "
             "ORDER BY s.waits_since, s.run_id, s.channel LIMIT :limit",
             answer=subscription,
         ),
+        s.MembersWithoutGroup: SqlSearch(
+            sql=f"{subscriptions} AND s.group_key IS NOT NULL AND s.holds IS NULL "
+            "AND NOT EXISTS (SELECT 1 FROM holdfast_topic_groups AS g WHERE g.namespace = s.namespace "
+            "AND g.topic = s.topic AND g.group_key = s.group_key) "
+            "ORDER BY s.group_key, s.waits_since, s.run_id, s.channel LIMIT :limit",
+            answer=subscription,
+        ),
         s.ReturnedMessages: SqlSearch(
-            sql=f"SELECT {columns_of(rows.TOPIC_MESSAGE, 'm')} FROM holdfast_returned_messages AS r "
-            "JOIN holdfast_topic_messages AS m ON m.namespace = r.namespace AND m.topic = r.topic "
-            "AND m.number = r.number AND m.number IS NOT NULL "
-            "WHERE r.namespace = :namespace AND r.topic = :topic AND r.group_key = :group_key "
-            "ORDER BY r.number LIMIT :limit",
-            answer=message,
+            sql=f"SELECT {columns_of(rows.TOPIC_MESSAGE, 'm')} FROM {returned}", answer=message
         ),
     }
 
@@ -797,6 +896,10 @@ def _each(record: Callable[[Row], Any]) -> Callable[[Iterable[Row]], list[Any]]:
 def _first(row: Row) -> str:
     first: str = row[0]
     return first
+
+
+def _topic_found(found: Sequence[Row]) -> TopicName | None:
+    return TopicName(*found[0]) if found else None
 
 
 def _earliest(found: Sequence[Row]) -> Micros | None:

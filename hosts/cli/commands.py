@@ -57,6 +57,7 @@ COMMANDS: Final = {
     "workflow list": f"{_HERE}.workflows:list_command",
     "topic list": f"{_HERE}.topics:list_command",
     "topic publish": f"{_HERE}.topics:publish_command",
+    "topic remove": f"{_HERE}.topics:remove_command",
     "namespace create": f"{_HERE}.namespaces:create_command",
     "namespace list": f"{_HERE}.namespaces:list_command",
     "namespace show": f"{_HERE}.namespaces:show_command",

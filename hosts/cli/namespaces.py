@@ -87,6 +87,10 @@ def show_command(*, screen: Screen, target: Target) -> None:
         (info.schedules, "schedule"),
         (info.triggers, "trigger"),
         (info.sinks, "sink"),
+        (info.topics, "topic"),
+        (info.messages, "message"),
+        (info.groups, "group"),
+        (info.subscriptions, "subscription"),
     )
     facts.add_row("has", ", ".join(counted(number, what) for number, what in parts))
     if info.is_partial:

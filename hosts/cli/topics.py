@@ -1,4 +1,4 @@
-"""The commands `holdfast topic list` and `publish`."""
+"""The commands `holdfast topic list`, `publish` and `remove`."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,6 +8,7 @@ from rich.text import Text
 
 from holdfast.hosts.cli.console import Screen, safe, table
 from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
+from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.filter_options import named_texts
 from holdfast.hosts.cli.run_messages import message_argument
 from holdfast.hosts.inspection.topics import TopicInfo
@@ -131,3 +132,17 @@ def publish_command(
     else:
         outcome = Text.assemble("topic ", (safe(name), "bold"), f" already has a message {safe(sent.id)}")
     screen.answer({"topic": name, "id": sent.id, "published": sent.published}, outcome)
+
+
+@engine_command("remove", "[ENGINE] NAME", Exit.REFUSED)
+@engine_options
+def remove_command(*, screen: Screen, target: Target) -> None:
+    """Delete a topic with its messages and groups, if no run has subscribed and it has no triggers.
+
+    What runs have received stays in their histories.
+    """
+    with target.backend("NAME") as (backend, (name,)):
+        rows = backend.api.remove_topic(name)
+    screen.answer(
+        {"name": name, "rows": rows}, f"{safe(name)} was removed, with {rows:,} messages and groups"
+    )

@@ -400,6 +400,23 @@ class EngineMethods:
         """Return the schedules of this namespace, sorted by name. They are read page by page."""
         return iterate_in_thread(self._sync.schedules())
 
+    async def remove_topic(self, name: str, *, actor: Actor | None = None) -> int:
+        """Delete a topic of this namespace, with its messages and groups. Return how many of these there were.
+
+        What runs have received stays in their histories. A topic of this name exists again as soon as something is
+        published, or a run subscribes; its messages are numbered from 1. Messages are deleted page by page: after an
+        error, call it again.
+
+        Args:
+            name: The name of the topic.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
+
+        Raises:
+            TopicInUseError: Runs that have not ended have subscribed to it, or it has triggers.
+            InvalidCommandError: No topic can have this name.
+        """
+        return await in_thread(lambda: self._sync.remove_topic(name, actor=actor))
+
     async def topics(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[TopicInfo]:
         """Return the topics of this namespace, sorted by name. They are read page by page.
 

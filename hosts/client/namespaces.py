@@ -92,8 +92,8 @@ class Namespaces:
             actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Raises:
-            NamespaceInUseError: It has runs, schedules, triggers or sinks. With `purge`, runs that can't be removed
-                yet, or that were started meanwhile: repeat the call later.
+            NamespaceInUseError: It has runs, schedules, triggers, sinks or topics. With `purge`, runs that can't be
+                removed yet, or that were started meanwhile: repeat the call later.
             InvalidNamespaceError: The name is too long or has other characters.
         """
         return await in_thread(lambda: self._sync.delete(name, purge=purge, actor=actor))

@@ -1,7 +1,8 @@
 """Purges: everything in a namespace is removed, in pages that each take a bounded time.
 
 A page removes schedules, triggers and sinks first, so that nothing new starts and no event is waited for. Then active
-runs are terminated, and all runs are removed. Every step can be repeated: what was removed is not found again.
+runs are terminated, and all runs are removed; at last topics, to which none of them has subscribed any more. Every step
+can be repeated: what was removed is not found again.
 """
 
 import logging
@@ -16,18 +17,19 @@ from holdfast.hosts.client.bulk_actions import REMOVE, TERMINATE, Action, apply_
 from holdfast.hosts.client.client import Client
 from holdfast.hosts.events.sinks import list_sinks, remove_sink
 from holdfast.hosts.inspection.schedules import schedule_rows
+from holdfast.hosts.inspection.topics import topic_infos
 from holdfast.hosts.inspection.triggers import trigger_entries
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.commands import NamespaceDelete, ScheduleRemove, TriggerRemove
+from holdfast.kernel.commands import NamespaceDelete, ScheduleRemove, TopicRemove, TriggerRemove
 from holdfast.ports.clock import micros
-from holdfast.ports.errors import InvalidFilterError
+from holdfast.ports.errors import InvalidFilterError, TopicInUseError
 from holdfast.ports.pagination import ListPlace, list_place
 from holdfast.ports.queries.namespaces import CountNamespace
 from holdfast.ports.queries.runs import RunFilter
 from holdfast.ports.records.values import Micros
 
 PURGED_AT_ONCE: Final = 100
-"""How many schedules, triggers, sinks and runs a page goes through, by default."""
+"""How many schedules, triggers, sinks, runs and rows of topics a page goes through, by default."""
 _PLACE: Final = re.compile(r"(terminate|remove)\.([0-9]{1,18})(?:\.([0-9A-Za-z.]+))?", re.ASCII)
 _REASON: Final = "its namespace was deleted"
 
@@ -80,7 +82,7 @@ class PurgePage:
     """What a page of a purge has done."""
 
     seen: int
-    """How many schedules, triggers, sinks and runs it went through."""
+    """How many schedules, triggers, sinks, runs and rows of topics it went through."""
     deleted: bool = False
     """Whether the namespace had been created, and is deleted now."""
     next: PurgePlace | None = None
@@ -107,15 +109,18 @@ def purge_page(
             place = attrs.evolve(place, after=following)
         elif place.phase is PurgePhase.TERMINATE:
             place = PurgePlace(PurgePhase.REMOVE, _now(core))
+        elif removed := _remove_topics(inside, left):
+            left -= removed
         else:
             return PurgePage(limit - left, client.dispatch(NamespaceDelete(namespace=name)).deleted)
     return PurgePage(limit, next=place)
 
 
 def remaining_in(core: Core) -> int:
-    """Return how much a namespace has: runs, schedules, triggers and sinks; up to 10,000 of a kind and status."""
+    """Return how much a namespace has: runs, schedules, triggers, sinks, topics; up to 10,000 of a kind and status."""
     counts = core.stores.persistence.read(CountNamespace(namespace=core.namespace))
-    return sum(counts.runs.values()) + counts.schedules + counts.triggers + counts.sinks
+    of_topics = counts.topics + counts.messages + counts.groups
+    return sum(counts.runs.values()) + counts.schedules + counts.triggers + counts.sinks + of_topics
 
 
 def _now(core: Core) -> Micros:
@@ -135,6 +140,22 @@ def _remove_others(client: Client, limit: int) -> int:
     for sink in sinks:
         remove_sink(client, sink.name)
     return len(schedules) + len(triggers) + len(sinks)
+
+
+def _remove_topics(client: Client, limit: int) -> int:
+    """Remove rows of topics, up to a number of them. Return how many; none is left if there are 0."""
+    core, left = client.core, limit
+    for topic in topic_infos(core, None, None):
+        remove = TopicRemove(namespace=core.namespace, topic=topic.name, limit=min(left, 10_000))
+        try:
+            done = client.dispatch(remove)
+        except TopicInUseError as error:  # a run that can't be removed has subscribed
+            _log.warning("topic %s of the namespace %s: %s", topic.name, core.namespace, error)
+            continue
+        left -= max(1, done.rows)
+        if done.more or left <= 0:
+            break
+    return limit - left
 
 
 def _act(client: Client, place: PurgePlace, limit: int) -> tuple[int, ListPlace | None]:

@@ -93,6 +93,7 @@ from holdfast.kernel.commands import (
     StageWake,
     TopicPublish,
     TopicPublished,
+    TopicRemove,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import ACTOR, Actor
@@ -668,6 +669,28 @@ class SyncEngine:
     def schedules(self) -> Iterator[ScheduleInfo]:
         """Return the schedules of this namespace, sorted by name. They are read page by page."""
         return map(schedule_info, schedule_rows(self.core))
+
+    def remove_topic(self, name: str, *, actor: Actor | None = None) -> int:
+        """Delete a topic of this namespace, with its messages and groups. Return how many of these there were.
+
+        What runs have received stays in their histories. A topic of this name exists again as soon as something is
+        published, or a run subscribes; its messages are numbered from 1. Messages are deleted page by page: after an
+        error, call it again.
+
+        Args:
+            name: The name of the topic.
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
+
+        Raises:
+            TopicInUseError: Runs that have not ended have subscribed to it, or it has triggers.
+            InvalidCommandError: No topic can have this name.
+        """
+        check("remove_topic", TEXT, name=name)
+        rows, more = 0, True
+        while more:
+            done = self.client.dispatch(TopicRemove(namespace=self.core.namespace, topic=name, actor=actor))
+            rows, more = rows + done.rows, done.more
+        return rows
 
     def topics(self, *, after: str | None = None, limit: int | None = None) -> Iterator[TopicInfo]:
         """Return the topics of this namespace, sorted by name. They are read page by page.

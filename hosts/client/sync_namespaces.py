@@ -111,8 +111,8 @@ class SyncNamespaces:
             actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Raises:
-            NamespaceInUseError: It has runs, schedules, triggers or sinks. With `purge`, runs that can't be removed
-                yet, or that were started meanwhile: repeat the call later.
+            NamespaceInUseError: It has runs, schedules, triggers, sinks or topics. With `purge`, runs that can't be
+                removed yet, or that were started meanwhile: repeat the call later.
             InvalidNamespaceError: The name is too long or has other characters.
         """
         check("namespaces.delete", TRUTH, purge=purge)

@@ -32,7 +32,7 @@ SCOPES: Final[Mapping[str, Scope]] = {
         ),
         Scope.OPERATE,
     ),
-    **dict.fromkeys(("run.remove", "sink.register", "sink.remove"), Scope.ADMIN),
+    **dict.fromkeys(("run.remove", "sink.register", "sink.remove", "topic.remove"), Scope.ADMIN),
 }
 """The scope that a command needs. Others are those of workers and of maintenance, and are refused."""
 FOR_ALL_NAMESPACES: Final = frozenset(

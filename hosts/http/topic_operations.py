@@ -20,10 +20,15 @@ from holdfast.hosts.http.operations import (
 from holdfast.hosts.http.principals import Scope
 from holdfast.hosts.inspection.topics import TopicInfo, topic_infos
 from holdfast.kernel.authoring.topics import MESSAGE_ID, TopicMessage
-from holdfast.kernel.commands import TopicPublish
+from holdfast.kernel.commands import TopicPublish, TopicRemove
 from holdfast.kernel.commands.topics import KEEP_DEFAULT, KEEP_LAST_MAX, KEEP_MAX
 from holdfast.kernel.rules.topics import check_message
-from holdfast.ports.errors import IdempotencyConflictError, InvalidArgumentError, InvalidCommandError
+from holdfast.ports.errors import (
+    IdempotencyConflictError,
+    InvalidArgumentError,
+    InvalidCommandError,
+    TopicInUseError,
+)
 from holdfast.ports.json import compact
 from holdfast.ports.validation import check, duration, integer
 
@@ -100,6 +105,29 @@ def _keep(wanted: timedelta | None) -> int:
     return duration("publish", "keep_seconds", wanted, most=KEEP_MAX * _MICROSECOND) // _MICROSECOND
 
 
+@attrs.frozen(kw_only=True)
+class RemovedPage:
+    """What a request has deleted of a topic."""
+
+    rows: int
+    """How many messages and groups, at most 1,000."""
+    more: bool
+    """Whether the topic has more: repeat the request."""
+
+
+def remove_topic(call: Invocation[Nothing, Nothing]) -> RemovedPage:
+    """Delete a topic with its messages and groups, a page in each request: repeat it while `more` is true.
+
+    It is refused while runs that have not ended have subscribed, and while the topic has triggers. What runs have
+    received stays in their histories.
+    """
+    command = TopicRemove(
+        namespace=call.namespace, idempotency_key=call.idempotency_key, topic=call.path["topic"]
+    )
+    reply = call.engine.client.dispatch(command)
+    return RemovedPage(rows=reply.rows, more=reply.more)
+
+
 def list_topics(call: Invocation[PageQuery, Nothing]) -> TopicPage:
     """List the topics, by name: how far each was delivered, and what it has."""
     query = call.query
@@ -129,5 +157,16 @@ OPERATIONS: Final[Table] = (
         hint=Hint.CHANGES,
         idempotent=True,
         errors=(InvalidCommandError, InvalidArgumentError, IdempotencyConflictError),
+    ),
+    Operation(
+        name="topic.remove",
+        method="DELETE",
+        path=f"{_TOPICS}/{{topic}}",
+        scope=Scope.ADMIN,
+        reply=RemovedPage,
+        handler=remove_topic,
+        hint=Hint.DESTROYS,
+        idempotent=True,
+        errors=(TopicInUseError, InvalidCommandError, IdempotencyConflictError),
     ),
 )

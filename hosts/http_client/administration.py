@@ -339,7 +339,7 @@ class RemoteNamespaces:
                 is safe to repeat the call.
 
         Raises:
-            NamespaceInUseError: It has runs, schedules, triggers or sinks.
+            NamespaceInUseError: It has runs, schedules, triggers, sinks or topics.
         """
         check("namespaces.delete", TEXT, name=name)
         check("namespaces.delete", TRUTH, purge=purge)

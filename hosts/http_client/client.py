@@ -42,7 +42,7 @@ from holdfast.hosts.http.sink_operations import (
     SinkEventsQuery,
     SinkList,
 )
-from holdfast.hosts.http.topic_operations import Publication, PublishedMessage, TopicPage
+from holdfast.hosts.http.topic_operations import Publication, PublishedMessage, RemovedPage, TopicPage
 from holdfast.hosts.http.workflow_operations import WorkflowPage, WorkflowsQuery
 from holdfast.hosts.http_client.administration import (
     RemoteKeys,
@@ -502,6 +502,26 @@ class Client:
             keep_last=message.keep_last,
         )
         return await self._server.call("topic.publish", PublishedMessage, {"topic": message.topic}, body=body)
+
+    async def remove_topic(self, name: str) -> int:
+        """Delete a topic of the namespace, with its messages and groups. Return how many of these there were.
+
+        What runs have received stays in their histories. Messages are deleted page by page, a request for each: after
+        an error, call it again.
+
+        Args:
+            name: The name of the topic.
+
+        Raises:
+            TopicInUseError: Runs that have not ended have subscribed to it, or it has triggers.
+            InvalidCommandError: No topic can have this name.
+        """
+        check("remove_topic", TEXT, name=name)
+        rows, more = 0, True
+        while more:
+            done = await self._server.call("topic.remove", RemovedPage, {"topic": name})
+            rows, more = rows + done.rows, done.more
+        return rows
 
     def topics(self, *, after: str | None = None, limit: int | None = None) -> AsyncIterator[TopicInfo]:
         """Return the topics of the namespace, sorted by name. They are read page by page.

@@ -48,6 +48,14 @@ class NamespaceDetails(NamespaceInfo):
     """How many triggers."""
     sinks: int
     """How many sinks."""
+    topics: int
+    """How many topics that had something to deliver."""
+    messages: int
+    """How many messages of topics."""
+    groups: int
+    """How many groups of topics."""
+    subscriptions: int
+    """How many subscriptions to topics, with the members of groups."""
     workers: int
     """The workers in its registry."""
     queued: int
@@ -83,7 +91,10 @@ def namespace_details(core: Core, name: str) -> NamespaceDetails:
     counts = persistence.read(CountNamespace(namespace=name))
     contents = persistence.read(QueueLines(namespace=name))
     since = [line.since for line in contents.lines if line.since is not None]
-    counted = (*counts.runs.values(), counts.schedules, counts.triggers, counts.sinks, counts.workers)
+    counted = (
+        *(*counts.runs.values(), counts.schedules, counts.triggers, counts.sinks, counts.workers),
+        *(counts.topics, counts.messages, counts.groups, counts.subscriptions),
+    )
     queued = [line.queued for line in contents.lines]
     return NamespaceDetails(
         **attrs.asdict(_info(entry)),
@@ -91,6 +102,10 @@ def namespace_details(core: Core, name: str) -> NamespaceDetails:
         schedules=counts.schedules,
         triggers=counts.triggers,
         sinks=counts.sinks,
+        topics=counts.topics,
+        messages=counts.messages,
+        groups=counts.groups,
+        subscriptions=counts.subscriptions,
         workers=counts.workers,
         queued=sum(queued),
         running=sum(line.running for line in contents.lines),

@@ -194,6 +194,8 @@ from holdfast.kernel.commands.topics import (
     TopicDelivered,
     TopicPublish,
     TopicPublished,
+    TopicRemove,
+    TopicRemoved,
 )
 from holdfast.kernel.commands.triggers import (
     TriggerFire,
@@ -379,6 +381,8 @@ __all__ = [
     "TopicDelivered",
     "TopicPublish",
     "TopicPublished",
+    "TopicRemove",
+    "TopicRemoved",
     "TopicSend",
     "TopicSubscribe",
     "TopicUnsubscribe",

@@ -66,7 +66,7 @@ class NamespaceDeleted:
 class NamespaceDelete(OperatorCommand[NamespaceDeleted]):
     """Command to delete the namespace that it names.
 
-    Errors: NamespaceInUseError if it has runs, schedules, triggers or sinks.
+    Errors: NamespaceInUseError if it has runs, schedules, triggers, sinks or topics.
 
     Whoever uses its name afterwards brings it back, without its note and quotas.
     """

@@ -21,6 +21,8 @@ KEEP_LAST_MAX: Final = 1_000_000_000
 """The largest number of messages that a topic can be limited to."""
 DELIVER_LIMIT: Final = 500
 """Most deliveries in one transaction."""
+REMOVE_LIMIT: Final = 1_000
+"""Most rows of a topic that are deleted in one transaction."""
 
 
 def _positive(_: object, field: "attrs.Attribute[int]", value: int) -> None:
@@ -105,3 +107,28 @@ class TopicDeliver(Command[TopicDelivered]):
     """Without a topic: where to continue from, `next` of the previous reply."""
     limit: int = attrs.field(default=DELIVER_LIMIT)
     """Most deliveries, at least 1."""
+
+
+@frozen(kw_only=True)
+class TopicRemoved:
+    """Reply to `TopicRemove`."""
+
+    rows: int
+    """How many messages and groups were deleted."""
+    more: bool
+    """Whether the topic has more: repeat the command."""
+
+
+@frozen(kw_only=True)
+class TopicRemove(OperatorCommand[TopicRemoved]):
+    """Command to delete a topic with its messages and groups, so many rows at a time. It can be repeated.
+
+    What runs have received stays in their histories. The messages that are published later are numbered from 1.
+    Errors: TopicInUseError.
+    """
+
+    type: ClassVar[Literal["topic.remove"]] = "topic.remove"
+    is_kept: ClassVar[bool] = False
+    topic: str
+    limit: int = REMOVE_LIMIT
+    """The most rows that are deleted, from 1 to 10,000."""

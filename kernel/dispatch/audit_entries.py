@@ -33,6 +33,7 @@ TARGETS: Final[Mapping[type[c.Command[Any]], str]] = {
     c.ScheduleRemove: "schedule",
     c.SinkRegister: "sink",
     c.SinkRemove: "sink",
+    c.TopicRemove: "topic",
     c.TriggerRemove: "trigger",
 }
 """The commands with audit entries, and the field that names what each is about."""

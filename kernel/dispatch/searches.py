@@ -13,6 +13,7 @@ from holdfast.kernel.composed_searches import (
     NamespaceContents,
     PublishedMessages,
     RegisteredWorkflows,
+    RemovedTopic,
     RunsWithUndeliveredRows,
     SearchedBrowserSessions,
     TopicDeliveries,
@@ -27,7 +28,12 @@ from holdfast.kernel.dispatch.gathering_reads import gathering_runs
 from holdfast.kernel.dispatch.quotas import namespace_contents, registered_workflows
 from holdfast.kernel.dispatch.run_rate_lines import rated_runs
 from holdfast.kernel.dispatch.schedule_searches import firing_schedules, named_schedules
-from holdfast.kernel.dispatch.topic_searches import named_trigger, published_messages, topic_deliveries
+from holdfast.kernel.dispatch.topic_searches import (
+    named_trigger,
+    published_messages,
+    removed_topic,
+    topic_deliveries,
+)
 from holdfast.kernel.limits.levels import (
     level_places,
     remaining_spans,
@@ -280,6 +286,7 @@ _COMPOSED: Final[Mapping[type, Callable[[Transaction, State, Any, Micros], Searc
     NamedTrigger: named_trigger,
     PublishedMessages: published_messages,
     TopicDeliveries: topic_deliveries,
+    RemovedTopic: removed_topic,
     RunsMissingJobs: _runs_missing_jobs,
     RunsWithUndeliveredRows: _runs_with_undelivered_rows,
     SearchedBrowserSessions: _searched_browser_sessions,

@@ -12,10 +12,16 @@ from typing import Final, cast
 
 import attrs
 
-from holdfast.kernel.composed_searches import NamedTrigger, PublishedMessages, TopicDeliveries, slot_place
+from holdfast.kernel.composed_searches import (
+    NamedTrigger,
+    PublishedMessages,
+    RemovedTopic,
+    TopicDeliveries,
+    slot_place,
+)
 from holdfast.kernel.search_results import GroupTurn, SearchResult, TopicRound
 from holdfast.kernel.state import State
-from holdfast.kernel.topics.selections import digests_of, is_selected, texts_from
+from holdfast.kernel.topics.selections import digests_of, group_of, is_selected, texts_from
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.run import RunName
@@ -34,14 +40,17 @@ from holdfast.ports.searches import (
     FirstNumberSince,
     GroupsToServe,
     LatestRuns,
+    MembersWithoutGroup,
     MessagesBefore,
     NewMessages,
     NumberedMessages,
     ReturnedMessages,
+    RowsOfTopic,
     RunOutlines,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
-    TopicsToDeliver,
+    TopicToDeliver,
+    TopicUsers,
     WaitingMembers,
 )
 from holdfast.ports.structs import evolve
@@ -54,6 +63,10 @@ GROUPS_MAX: Final = 20
 """Most groups that are served in one transaction: each takes a few statements."""
 MEMBERS_MAX: Final = 25
 """Most members of a group that get a message in one transaction."""
+POSTPONED_MAX: Final = 50
+"""Most messages that get another expiry in one transaction: each takes a statement."""
+LOST_MAX: Final = 1_000
+"""Most members whose groups are stored again in one transaction."""
 NEW_MAX: Final = 50
 """Most new messages in one transaction: each takes a statement."""
 
@@ -80,12 +93,22 @@ def named_trigger(tx: Transaction, state: State, search: NamedTrigger, _: Micros
     return SearchResult(first_number=tx.find(FirstNumberSince(namespace, topic, search.since)))
 
 
+def removed_topic(tx: Transaction, state: State, search: RemovedTopic, _: Micros) -> SearchResult:
+    """Lock a topic, and find what uses it, and the first of its rows."""
+    for row in tx.lock(TOPICS, [TopicName(search.namespace, search.topic)]):
+        state.tables.put(row)
+    return SearchResult(
+        contents=tuple(tx.find(TopicUsers(search.namespace, search.topic))),
+        topic_rows=tuple(tx.find(RowsOfTopic(search.namespace, search.topic, search.limit))),
+    )
+
+
 def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now: Micros) -> SearchResult:
     """Find the next deliveries of a topic, and lock the topic and the runs that get them."""
     name: TopicName | None = None if search.topic is None else TopicName(search.namespace, search.topic)
     if name is None:
         after = slot_place(search.after)
-        name = next(iter(tx.find(TopicsToDeliver(after.namespace, after.key, 1), now)), None)
+        name = tx.find(TopicToDeliver(after.namespace, after.key), now)
     if name is None:
         return SearchResult()
     known = tx.lock(TOPICS, [name])
@@ -97,7 +120,19 @@ def topic_deliveries(tx: Transaction, state: State, search: TopicDeliveries, now
         return SearchResult(topic=TopicRound(namespace=topic.namespace, topic=topic.name, problem=problem))
     step = _Step(tx, state, topic, search.limit, now)
     found = step.go_on() if topic.after_subscription is not None else step.catch_up() or step.deliver_new()
+    if not known and (groups := _lost_groups(tx, name, now)):
+        found = evolve(found, groups=groups, more=True)
     return _with_runs(tx, state, found)
+
+
+def _lost_groups(tx: Transaction, name: TopicName, now: Micros) -> tuple[GroupRow, ...]:
+    """Return the groups of members that wait, if they are not stored.
+
+    A topic is removed under the lock of its row, and members begin to wait without it: one may have found its group
+    just before. The delivery that follows its wait comes after the removal, and finds no row of the topic.
+    """
+    members = tx.find(MembersWithoutGroup(*name, LOST_MAX))
+    return tuple({one.group_key: group_of(one, now) for one in reversed(members)}.values())
 
 
 @attrs.frozen
@@ -205,11 +240,16 @@ class _Step:
     ) -> TopicRound:
         topic = self.topic
         expired: tuple[str, ...] = ()
+        postponed: tuple[str, ...] = ()
         turns = () if behind or topic.after_subscription is not None else self._turns(messages[:finished])
         # Those that catch up may get them, also those that began while some subscribers had the message.
         if not behind and topic.after_subscription is None:
             search = ExpiredMessages(topic.namespace, topic.name, topic.last, self.limit)
-            expired = tuple(one.id for one in self.tx.find(search, self.now))
+            old = self.tx.find(search, self.now)
+            expired = tuple(one.id for one in old if not one.is_kept)
+            postponed = tuple(one.id for one in old if one.is_kept)[:POSTPONED_MAX]
+            self._read(postponed)
+            more = more or len(old) >= self.limit or len(old) > len(expired) + len(postponed)
             kept_from = self._kept_from(messages[:finished])
             if kept_from and len(expired) < self.limit:
                 expired += self._surplus(expired, kept_from)
@@ -225,11 +265,18 @@ class _Step:
             behind=behind,
             turns=turns,
             expired=expired,
+            postponed=postponed,
             more=more
             or len(expired) >= self.limit
             or len(turns) >= GROUPS_MAX
             or any(self._has_more(one) for one in turns),
         )
+
+    def _read(self, messages: Sequence[str]) -> None:
+        if messages:
+            names = [MessageName(self.topic.namespace, self.topic.name, one) for one in messages]
+            for message in self.tx.get(TOPIC_MESSAGES, names):
+                self.state.tables.put(message)
 
     def _kept_from(self, new: Sequence[str]) -> int:
         """Return the number of the first message that the topic keeps once these have their numbers."""
@@ -242,7 +289,7 @@ class _Step:
         """Return the ids of messages that are more than the topic keeps, without those that have expired."""
         first = min(kept_from, self.topic.last + 1)
         search = MessagesBefore(self.topic.namespace, self.topic.name, first, self.limit)
-        found = (one.id for one in self.tx.find(search, self.now) if one.id not in expired)
+        found = (one for one in self.tx.find(search, self.now) if one not in expired)
         return tuple(islice(found, self.limit - len(expired)))
 
     def _turns(self, new: Sequence[str]) -> tuple[GroupTurn, ...]:

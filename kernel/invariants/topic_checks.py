@@ -2,7 +2,8 @@
 
 X1: within a subscription, the numbers of the messages ascend. X2: a message in the history of a run is the stored one,
 and fits the selection of the subscription. X3: the numbers of stored messages are unique, and those of messages that
-were delivered. X4: a run that has not ended has the subscriptions that its mailbox lists, and an ended one has none.
+were delivered. X4: a run that has not ended has the subscriptions that its mailbox lists, and of members that hold
+a message of a group which the mailbox has unread; an ended one has none.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.topics.selections import texts_from
-from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.records.topic import MessageName, TopicMessageRow, TopicName, TopicRow
@@ -78,13 +79,17 @@ def _subscriptions(snapshot: Snapshot) -> Iterator[Violation]:
     assert snapshot.subscriptions is not None
     stored: dict[RunName, list[str]] = {}
     for name in sorted(snapshot.subscriptions):
-        stored.setdefault(RunName(name.namespace, name.run_id), []).append(name.channel)
+        holds = snapshot.subscriptions[name].holds
+        channel = name.channel if holds is None else _held(name.channel, holds)
+        stored.setdefault(RunName(name.namespace, name.run_id), []).append(channel)
     newest: dict[RunName, Run] = {}
     for run in snapshot.runs.values():
         if run.name not in newest or newest[run.name].generation < run.generation:
             newest[run.name] = run
+    for channels in stored.values():
+        channels.sort()
     for run in snapshot.runs.values():
-        listed = list(mailbox_from(run.mailbox).subscribed) if run.mailbox is not None else []
+        listed = _listed(mailbox_from(run.mailbox)) if run.mailbox is not None else []
         if (run.status in TERMINAL or run is not newest[run.name]) and listed:
             yield Violation(
                 "X4", run.key, f"the run has ended, but its mailbox lists subscriptions: {listed}"
@@ -95,6 +100,15 @@ def _subscriptions(snapshot: Snapshot) -> Iterator[Violation]:
     for unknown in sorted(stored.keys() - newest.keys()):
         what = f"the subscriptions {stored[unknown]} are those of a run that does not exist"
         yield Violation("X4", unknown.id, what)
+
+
+def _listed(mailbox: Mailbox) -> list[str]:
+    held = (_held(one.channel, one.number) for one in mailbox.groups.values())
+    return sorted((*mailbox.subscribed, *held))
+
+
+def _held(channel: str, number: int) -> str:
+    return f"{channel} holds {number}"
 
 
 def _in_order(runs: Sequence[Run], snapshot: Snapshot) -> Iterator[Violation]:

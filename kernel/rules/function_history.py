@@ -42,6 +42,7 @@ from holdfast.kernel.rules.retries import fail_inline_step
 from holdfast.kernel.rules.sent_messages import notify_run
 from holdfast.kernel.rules.sent_updates import open_replies, send_update
 from holdfast.kernel.runs.builder import RunDraft, with_received
+from holdfast.kernel.runs.subscriptions import read_changes
 from holdfast.kernel.search_results import NewRun
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Update
@@ -149,6 +150,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     )
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
+    changes = (*changes, *read_changes(before, command.received))
     changes = (*changes, *output_changes(job, command.epoch, command.outputs, ids, known_annotations(state)))
     if any(row.type in events.UPDATE_ANSWERS for row in draft.rows):
         draft.hints.append(HistoryGrew(run=run.key))  # wakes the caller of the update

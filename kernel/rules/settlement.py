@@ -66,6 +66,7 @@ from holdfast.kernel.rules.leases import attempt_of, find_leased_job, parse_job_
 from holdfast.kernel.rules.retries import AttemptDetails, fail_attempt
 from holdfast.kernel.runs.builder import NextClaim, RunDraft, with_received
 from holdfast.kernel.runs.plan_interpreter import stage_completed
+from holdfast.kernel.runs.subscriptions import read_changes
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
@@ -184,7 +185,10 @@ def settle_decision(rules: OutcomeRules) -> Callable[[State, JobSettle, Micros, 
             )
         if command.events and not isinstance(command.outcome, Completed | QueuedStepCompleted):
             raise InvalidCommandError(f"job {command.job} did not complete; then it publishes no events")
-        return settle(Settlement(state, command, run, with_received(run, command.received), job, now, ids))
+        received = with_received(run, command.received)
+        decision = settle(Settlement(state, command, run, received, job, now, ids))
+        read = read_changes(run, command.received)
+        return evolve(decision, changes=(*decision.changes, *read)) if read else decision
 
     return decide_settle
 

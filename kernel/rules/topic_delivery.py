@@ -6,6 +6,7 @@ with a lower number than one that was delivered, and each subscriber gets its me
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from holdfast.kernel.commands import FollowUp, TopicDeliver, TopicDelivered, merge
 from holdfast.kernel.composed_searches import TopicDeliveries
@@ -34,6 +35,9 @@ from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.tables import RETURNED_MESSAGES, SUBSCRIPTIONS, TOPIC_MESSAGES
 from holdfast.ports.transport import Hint
+
+_POSTPONED_BY: Final[Micros] = 86_400_000_000
+"""How long a message that has expired and is still to be handed out or read is kept before the next look at it."""
 
 
 def reads_of_deliver(command: TopicDeliver) -> Reads:
@@ -85,6 +89,8 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
     changes += _progress(state, found, topic, over)
     changes += chain.from_iterable(one.changes for one in handed)
     changes += (Delete(TOPIC_MESSAGES, MessageName(*name, message)) for message in found.expired)
+    changes += (Insert(one) for one in found.groups)
+    changes += (_postponed(state, MessageName(*name, message), now) for message in found.postponed)
     # Members that are gone may have left messages to those of the next page.
     more = found.more or any(
         turn.is_page and len(one.deliveries) < len(turn.messages)
@@ -98,6 +104,11 @@ def decide_deliver(state: State, command: TopicDeliver, now: Micros, _: Ids) -> 
         follow_up=merge(*follow_ups),
     )
     return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _postponed(state: State, name: MessageName, now: Micros) -> Update:
+    """Return the change by which a message that is kept though it has expired is out of the way of those behind it."""
+    return Update(evolve(state.tables.topic_messages[name], expires_at=now + _POSTPONED_BY))
 
 
 def _first_kept(message: TopicMessageRow) -> int:
@@ -145,7 +156,11 @@ def _hand_out(
     )
     back = messages[: min(len(deliveries), turn.returned)]
     changes: list[Change] = [Update(group)] if group != known else []
-    changes += (Delete(SUBSCRIPTIONS, member) for member, _ in deliveries)
+    numbers = {one.id: one.number for one in messages}
+    changes += (
+        Update(evolve(state.tables.subscriptions[member], holds=numbers[message]))
+        for member, message in deliveries
+    )
     changes += (Delete(SUBSCRIPTIONS, member) for member in turn.members if member not in members)
     changes += (Delete(RETURNED_MESSAGES, ReturnedName(*name, one.number or 0)) for one in back)
     return _HandOut(deliveries, tuple(changes))

@@ -25,6 +25,7 @@ from holdfast.kernel.topics.selections import (
     digest_of,
     group_channel_of,
     group_key_of,
+    group_of,
     selection_text,
     texts_from,
 )
@@ -35,7 +36,6 @@ from holdfast.ports.json import parse
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.topic import (
-    GroupRow,
     MessageName,
     SubscriptionName,
     SubscriptionRow,
@@ -117,17 +117,8 @@ def subscribe(draft: RunDraft, run: Run, job: Job, record: TopicSubscribe, now: 
     since = run.created_at if record.since is None else record.since
     stored = subscription_of(run, event, since, now)
     changes: tuple[Change, ...] = (Insert(stored),)
-    if stored.group_key is not None and record.group is not None:
-        group = GroupRow(
-            namespace=run.namespace,
-            topic=record.topic,
-            group_key=stored.group_key,
-            name=record.group,
-            selection=stored.selection,
-            since=since,
-            used_at=now,
-        )
-        changes = (Insert(group), *changes)  # it keeps the group that is stored
+    if stored.group_key is not None:
+        changes = (Insert(group_of(stored, now)), *changes)  # it keeps the group that is stored
     return Decision(FollowUp(topics=(record.topic,)), changes)
 
 

@@ -1,6 +1,6 @@
 """Subscriptions of a run to topics end with it, and what it has of groups and did not read goes back to them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.ports.changes import Change, Delete, Insert
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
@@ -23,13 +23,37 @@ def without_subscriptions(run: Run, mailbox: str | None) -> tuple[str | None, tu
 
 def return_changes(run: Run, mailbox: Mailbox, numbers: Iterable[int]) -> tuple[Change, ...]:
     """Return the changes that give the messages of these rows back to their groups."""
-    messages = (mailbox.groups[number] for number in sorted(numbers))
-    return tuple(
-        Insert(
-            ReturnedRow(namespace=run.namespace, topic=one.topic, group_key=one.group_key, number=one.number)
-        )
-        for one in messages
+    back = sorted(numbers)
+    messages = (mailbox.groups[number] for number in back)
+    return (
+        *(
+            Insert(
+                ReturnedRow(
+                    namespace=run.namespace, topic=one.topic, group_key=one.group_key, number=one.number
+                )
+            )
+            for one in messages
+        ),
+        *_holds_end(run, mailbox, back),
     )
+
+
+def read_changes(run: Run, numbers: Iterable[int]) -> tuple[Change, ...]:
+    """Return the changes that record that a run has read the messages of these rows: it holds none of them any more.
+
+    `run` is the run before it has read them.
+    """
+    if run.mailbox is None or not numbers:
+        return ()
+    mailbox = mailbox_from(run.mailbox)
+    return tuple(_holds_end(run, mailbox, sorted(mailbox.groups.keys() & set(numbers))))
+
+
+def _holds_end(run: Run, mailbox: Mailbox, numbers: Iterable[int]) -> Iterator[Change]:
+    """Yield the changes after which a run holds the messages of these rows no more."""
+    for number in numbers:
+        name = SubscriptionName(run.namespace, run.id, mailbox.groups[number].channel)
+        yield Delete(SUBSCRIPTIONS, name)
 
 
 def mailbox_of_replaced(mailbox: Mailbox, kept: Iterable[str] = ()) -> Mailbox:

@@ -10,7 +10,8 @@ from itertools import combinations
 from typing import Final, cast
 
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records.topic import GROUP_CHANNEL, TOPIC_CHANNEL
+from holdfast.ports.records.topic import GROUP_CHANNEL, TOPIC_CHANNEL, GroupRow, SubscriptionRow
+from holdfast.ports.records.values import Micros
 
 KEYS_MAX: Final = 4
 """How many texts a message can be selected by: it fits 2 to the power of this many selections."""
@@ -57,6 +58,20 @@ def is_selected(selected: Mapping[str, str], attributes: Mapping[str, str]) -> b
 def group_key_of(group: str, selected: Mapping[str, str]) -> str:
     """Return the key of a group of a topic: members that select other messages are another group."""
     return group if not selected else f"{group}#{digest_of(selection_text(selected))}"
+
+
+def group_of(member: SubscriptionRow, now: Micros) -> GroupRow:
+    """Return the group of a member that is its first one."""
+    name, _, _ = member.channel.removeprefix(f"{GROUP_CHANNEL}{member.topic}/").rpartition("@")
+    return GroupRow(
+        namespace=member.namespace,
+        topic=member.topic,
+        group_key=member.group_key or "",
+        name=name,
+        selection=member.selection,
+        since=member.since,
+        used_at=now,
+    )
 
 
 def group_channel_of(topic: str, group: str, call: str) -> str:

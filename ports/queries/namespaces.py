@@ -22,7 +22,7 @@ class NamespaceEntry:
 class ListNamespaces(Query[tuple[NamespaceEntry, ...]]):
     """The next namespaces after the name `after`, by name.
 
-    Those that were created, and those that have runs, schedules, triggers, sinks or registered workers.
+    Those that were created, and those that have runs, schedules, triggers, sinks, topics or registered workers.
     """
 
     after: str = ""
@@ -40,6 +40,14 @@ class NamespaceCounts:
     sinks: int = 0
     workers: int = 0
     """Rows of the worker registry."""
+    topics: int = 0
+    """Topics that had something to deliver."""
+    messages: int = 0
+    """Messages of topics."""
+    groups: int = 0
+    """Groups of topics."""
+    subscriptions: int = 0
+    """Subscriptions to topics, and members of their groups."""
 
 
 @frozen(kw_only=True)

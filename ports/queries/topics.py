@@ -61,7 +61,7 @@ class ListGroups(Query[tuple[GroupEntry, ...]]):
 class ListTopics(Query[tuple[TopicEntry, ...]]):
     """The next topics of a namespace after the name `after`, by name.
 
-    Those with messages or subscriptions, and those that had messages before.
+    Those with messages, subscriptions or groups, and those that had messages before.
     """
 
     namespace: str

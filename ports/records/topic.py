@@ -109,7 +109,8 @@ class TopicMessageRow:
 class SubscriptionRow:
     """A run that gets messages of a topic, into one of its channels.
 
-    It belongs to the run through all of its generations, and ends with the run.
+    It belongs to the run through all of its generations, and ends with the run. That of a member of a group ends when
+    the run reads its message, or gives it back.
     """
 
     namespace: str
@@ -129,6 +130,8 @@ class SubscriptionRow:
     """Of a member that waits for its next message: the key of the group. None: it gets every selected message."""
     waits_since: Micros | None = None
     """Since when the member has waited; None without a group. Who has waited longest gets the next message."""
+    holds: int | None = None
+    """The number of the message that the member was handed and has not read: the topic keeps it. None: it waits."""
 
     @property
     def subscription_name(self) -> SubscriptionName:

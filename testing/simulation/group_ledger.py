@@ -1,7 +1,8 @@
 """The ledger of groups: where each message of a group is (X9).
 
-X9: a message is handed to one member, and to another one only after it went back. When everything has ended, each
-message that the group selects was handed out, went back, or is still to be handed out.
+X9: a message is handed to one member, and to another one only after it went back. None is deleted while a group has to
+hand it out, or a member has it and has not read it. When everything has ended, each message that the group selects was
+handed out, went back, or is still to be handed out.
 """
 
 from collections import Counter
@@ -11,11 +12,19 @@ from typing import TypeAlias
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
 from holdfast.kernel.topics.selections import is_selected, texts_from
-from holdfast.ports.changes import Insert
+from holdfast.ports.changes import Delete, Insert, Update
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunName
-from holdfast.ports.records.topic import GroupName, GroupRow, ReturnedRow, TopicMessageRow, TopicName
+from holdfast.ports.records.topic import (
+    GroupName,
+    GroupRow,
+    MessageName,
+    ReturnedRow,
+    TopicMessageRow,
+    TopicName,
+)
+from holdfast.ports.tables import TOPIC_MESSAGES
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
 
@@ -31,6 +40,11 @@ class GroupLedger:
         """How often something happened that few histories have."""
         self._places: dict[tuple[GroupName, int], RunName | None] = {}
         self._returns = Counter[tuple[GroupName, int]]()
+        self._commits = 0
+        self._begun: dict[GroupName, int] = {}
+        """In which commit each group began."""
+        self._deleted: dict[tuple[TopicName, int], int] = {}
+        """In which commit messages were deleted."""
 
     def before(self, tables: Tables, commit: Commit) -> Iterator[Violation]:
         """Check and record a commit; `tables` are the rows before it."""
@@ -39,6 +53,18 @@ class GroupLedger:
             for change in commit.changes
             if isinstance(change, Insert) and isinstance(change.record, Run)
         }
+        self._commits += 1
+        for change in commit.changes:
+            match change:
+                case Insert(GroupRow() as group):
+                    self._begun.setdefault(group.group_name, self._commits)
+                case Delete(table, MessageName() as key) if table is TOPIC_MESSAGES:
+                    number = tables.topic_messages[key].number or 0
+                    self._deleted[TopicName(key.namespace, key.topic), number] = self._commits
+                    needed = self._needed(tables, commit, TopicName(key.namespace, key.topic), number)
+                    yield from (Violation("X9", key.topic, what) for what in needed)
+                case _:
+                    pass
         # A message that goes back is inserted after the rows of histories: a run may end with its last row.
         for change in commit.changes:
             if isinstance(change, Insert) and isinstance(change.record, ReturnedRow):
@@ -49,6 +75,25 @@ class GroupLedger:
                 if row.type == events.SignalReceived.type:
                     name = runs.get(row.run) or tables.runs[row.run].name
                     yield from self._receive(name, events.SignalReceived.from_row(row))
+
+    def _needed(self, tables: Tables, commit: Commit, topic: TopicName, number: int) -> Iterator[str]:
+        """Yield why a message must not be deleted."""
+        what = f"message {number} was deleted, but"
+        for group in tables.groups.values():
+            if (group.namespace, group.topic) == topic and group.next_number <= number:
+                yield f"{what} group {group.group_key} has to hand it out"
+        for name, holder in self._places.items():
+            if (*name[0][:2], name[1]) == (*topic, number) and holder is None:
+                yield f"{what} it went back to group {name[0].group_key}, which has to hand it out"
+        changed = {
+            change.record.key: change.record
+            for change in commit.changes
+            if isinstance(change, Insert | Update) and isinstance(change.record, Run)
+        }
+        for run in {**tables.runs, **changed}.values():
+            for one in mailbox_from(run.mailbox).groups.values():
+                if (run.namespace, one.topic, one.number) == (*topic, number):
+                    yield f"{what} {run.id} has it as a member of group {one.group_key}, and has not read it"
 
     def _go_back(self, row: ReturnedRow) -> Iterator[Violation]:
         name = GroupName(row.namespace, row.topic, row.group_key), row.number
@@ -103,7 +148,6 @@ class GroupLedger:
                     yield f"X9: no member of group {group.group_key} was ever handed message {number}"
 
     def _is_old(self, group: GroupRow, message: TopicMessageRow) -> bool:
-        """Whether a message may have been deleted before the group began."""
-        return message.expires_at < group.used_at and not any(
-            name == group.group_name and number < (message.number or 0) for name, number in self._places
-        )
+        """Whether a message was deleted before the group began."""
+        name = TopicName(message.namespace, message.topic), message.number or 0
+        return name in self._deleted and self._deleted[name] <= self._begun[group.group_name]

@@ -50,7 +50,7 @@ class Span:
     selection: Mapping[str, str]
     since: Micros
     begun_at: Micros
-    """Messages that had expired by then are not to be had."""
+    """Messages that were deleted by then are not to be had."""
     after: int = 0
     """The last number that an earlier generation of the run has got."""
     got: list[int] = attrs.field(factory=list[int])
@@ -68,12 +68,16 @@ class TopicLedger:
         self._messages: dict[TopicName, dict[int, TopicMessageRow]] = {}
         self._recorded_at: dict[tuple[str, int], Micros] = {}
         """When subscriptions were committed, by run and row: a process may freeze after it has read the time."""
+        self._deleted_at: dict[tuple[TopicName, int], Micros] = {}
 
     def before(self, tables: Tables, commit: Commit, now: Micros) -> Iterator[Violation]:
         """Check and record a commit; `tables` are the rows before it."""
         for change in commit.changes:
             match change:
                 case Insert(TopicMessageRow() as message) | Update(TopicMessageRow() as message):
+                    known = tables.topic_messages.get(message.message_name)
+                    if known is not None and known.expires_at < message.expires_at:
+                        self.seen["kept longer"] += 1
                     if message.number is not None:
                         name = TopicName(message.namespace, message.topic)
                         self._messages.setdefault(name, {})[message.number] = message
@@ -81,7 +85,12 @@ class TopicLedger:
                     self._recorded_at[row.run, row.number] = now
                 case Delete(table, MessageName() as key) if table is TOPIC_MESSAGES:
                     self.seen["deleted"] += 1
-                    yield from (Violation("X6", key.topic, what) for what in _deleted(tables, key, now))
+                    number = tables.topic_messages[key].number or 0
+                    self._deleted_at[TopicName(key.namespace, key.topic), number] = now
+                    kept_from = _kept_from(tables, commit, TopicName(key.namespace, key.topic))
+                    yield from (
+                        Violation("X6", key.topic, what) for what in _deleted(tables, key, kept_from, now)
+                    )
                 case _:
                     pass
         yield from self.triggers.before(tables, commit, self._messages)
@@ -155,7 +164,8 @@ class TopicLedger:
             for number, message in sorted(messages.items())
             if span.after < number < last
             and message.at >= span.since
-            and message.expires_at > span.begun_at + LAG_MAX
+            and self._deleted_at.get((span.topic, number), span.begun_at + LAG_MAX + 1)
+            > span.begun_at + LAG_MAX
             and _fits(span.selection, message)
             and number not in span.got
         ]
@@ -250,11 +260,22 @@ def _subscribed_in(tables: Tables, run: Run) -> set[str]:
     return channels
 
 
-def _deleted(tables: Tables, key: MessageName, now: Micros) -> Iterator[str]:
+def _kept_from(tables: Tables, commit: Commit, name: TopicName) -> int:
+    """Return the number of the first message that a topic keeps after a commit."""
+    topics = [
+        change.record
+        for change in commit.changes
+        if isinstance(change, Insert | Update) and isinstance(change.record, TopicRow)
+    ]
+    found = [one.kept_from for one in (*tables.topics.values(), *topics) if one.topic_name == name]
+    return found[-1] if found else 0
+
+
+def _deleted(tables: Tables, key: MessageName, kept_from: int, now: Micros) -> Iterator[str]:
     """Yield why a message must not be deleted."""
     message = tables.topic_messages[key]
     topic = tables.topics.get(TopicName(key.namespace, key.topic))
-    is_beyond = topic is not None and (message.number or 0) < topic.kept_from
+    is_beyond = (message.number or 0) < kept_from
     if message.expires_at > now and not is_beyond:
         yield f"message {key.id} was deleted at {now}, but expires at {message.expires_at}"
     if message.number is None or topic is None or message.number > topic.last:

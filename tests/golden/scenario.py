@@ -92,6 +92,7 @@ from holdfast.kernel.commands import (
     TimerFire,
     TopicDeliver,
     TopicPublish,
+    TopicRemove,
     TopicSend,
     TopicSubscribe,
     TopicUnsubscribe,
@@ -239,6 +240,8 @@ def _triggers_fire(world: World) -> None:
     world.do(TriggerFire(trigger="ship", expected=4, next=5))
     world.do(attrs.evolve(put, since=0))
     world.do(TriggerRemove(trigger="ship"))
+    world.do(TopicRemove(topic="orders", limit=2))
+    world.do(TopicRemove(topic="orders"))
 
 
 def _workflows_are_registered(world: World) -> None:

@@ -13,6 +13,7 @@ DELIVERY: Final = "kernel/rules/topic_delivery.py"
 SUBSCRIPTIONS: Final = "kernel/runs/subscriptions.py"
 MAILBOXES: Final = "ports/mailboxes.py"
 FORKS: Final = "kernel/runs/forks.py"
+MEMORY: Final = "adapters/memory/searches.py"
 
 GROUPS: Final = (
     _mutant(
@@ -81,8 +82,8 @@ GROUPS: Final = (
         ("X4", "X9"),
         Edit(
             DELIVERY,
-            "    changes += (Delete(SUBSCRIPTIONS, member) for member, _ in deliveries)\n",
-            "",
+            "        Update(evolve(state.tables.subscriptions[member], holds=numbers[message]))\n",
+            "        Update(state.tables.subscriptions[member])\n",
         ),
     ),
     _mutant(
@@ -93,6 +94,36 @@ GROUPS: Final = (
             "kernel/rules/topics.py",
             "*return_changes(run, mailbox, back)),\n",
             "*return_changes(run, mailbox, ())),\n",
+        ),
+    ),
+    _mutant(
+        "topic-deletes-what-a-member-has-unread",
+        "A message whose time is over, or of which a topic has too many, is deleted while a member has it unread.",
+        ("X9",),
+        Edit(
+            MEMORY,
+            "return not (is_held or went_back)",
+            "return not went_back",
+        ),
+    ),
+    _mutant(
+        "topic-deletes-what-went-back",
+        "A message that went back to its group is deleted before the group hands it out again.",
+        ("X9",),
+        Edit(
+            MEMORY,
+            "return not (is_held or went_back)",
+            "return not is_held",
+        ),
+    ),
+    _mutant(
+        "member-holds-what-it-has-read",
+        "A topic keeps a message that a member has read, as if it had not.",
+        ("X4",),
+        Edit(
+            "kernel/rules/function_history.py",
+            "    changes = (*changes, *read_changes(before, command.received))\n",
+            "",
         ),
     ),
 )

@@ -17,7 +17,10 @@ from holdfast.ports.working_set import Tables
 
 def namespaces_listed(tables: Tables, query: ListNamespaces) -> tuple[NamespaceEntry, ...]:
     """Answer `ListNamespaces`."""
-    used = (tables.runs, tables.schedules, tables.triggers, tables.sinks, tables.registrations)
+    used = (
+        *(tables.runs, tables.schedules, tables.triggers, tables.sinks, tables.registrations),
+        *(tables.topics, tables.topic_messages, tables.groups),
+    )
     names = {*tables.namespaces, *(row.namespace for rows in used for row in rows.values())}
     found = sorted(name for name in names if name > query.after)
     return tuple(NamespaceEntry(name, tables.namespaces.get(name)) for name in found[: max(0, query.limit)])
@@ -27,9 +30,12 @@ def namespace_counted(tables: Tables, query: CountNamespace) -> NamespaceCounts:
     """Answer `CountNamespace`."""
     name = query.namespace
     runs = Counter(run.status for run in tables.runs.values() if run.namespace == name)
-    schedules, triggers, sinks, workers = (
+    schedules, triggers, sinks, workers, topics, messages, groups, subscriptions = (
         min(sum(row.namespace == name for row in rows.values()), COUNTED_MAX)
-        for rows in (tables.schedules, tables.triggers, tables.sinks, tables.registrations)
+        for rows in (
+            *(tables.schedules, tables.triggers, tables.sinks, tables.registrations),
+            *(tables.topics, tables.topic_messages, tables.groups, tables.subscriptions),
+        )
     )
     return NamespaceCounts(
         runs={status: min(number, COUNTED_MAX) for status, number in runs.items()},
@@ -37,6 +43,10 @@ def namespace_counted(tables: Tables, query: CountNamespace) -> NamespaceCounts:
         triggers=triggers,
         sinks=sinks,
         workers=workers,
+        topics=topics,
+        messages=messages,
+        groups=groups,
+        subscriptions=subscriptions,
     )
 
 
@@ -56,4 +66,7 @@ def parts_of_namespace(tables: Tables, search: NamespaceParts) -> Sequence[str]:
         ("triggers", tables.triggers),
         ("sinks", tables.sinks),
     )
-    return [name for name, rows in parts if any(row.namespace == search.namespace for row in rows.values())]
+    found = [name for name, rows in parts if any(row.namespace == search.namespace for row in rows.values())]
+    of_topics = (tables.topics, tables.topic_messages, tables.groups)
+    has_topics = any(row.namespace == search.namespace for rows in of_topics for row in rows.values())
+    return [*found, "topics"] if has_topics else found

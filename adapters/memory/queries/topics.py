@@ -11,6 +11,7 @@ def topics_listed(tables: Tables, query: ListTopics) -> tuple[TopicEntry, ...]:
         *(TopicName(row.namespace, row.topic) for row in tables.topic_messages.values()),
         *(TopicName(row.namespace, row.topic) for row in tables.subscriptions.values()),
         *(row.topic_name for row in tables.topics.values()),
+        *(TopicName(row.namespace, row.topic) for row in tables.groups.values()),
     }
     found = sorted(one.name for one in names if one.namespace == query.namespace and one.name > query.after)
     return tuple(_entry(tables, TopicName(query.namespace, name)) for name in found[: max(0, query.limit)])
@@ -30,7 +31,8 @@ def groups_listed(tables: Tables, query: ListGroups) -> tuple[GroupEntry, ...]:
 
 def _group(tables: Tables, row: GroupRow) -> GroupEntry:
     waiting = sum(
-        (one.namespace, one.topic, one.group_key) == row.group_name for one in tables.subscriptions.values()
+        (one.namespace, one.topic, one.group_key) == row.group_name and one.holds is None
+        for one in tables.subscriptions.values()
     )
     returned = sum(name[:3] == row.group_name for name in tables.returned_messages)
     return GroupEntry(

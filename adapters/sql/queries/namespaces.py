@@ -27,13 +27,17 @@ _SOURCES: Final = (
     ("holdfast_schedules", "namespace"),
     ("holdfast_triggers", "namespace"),
     ("holdfast_sinks", "namespace"),
+    ("holdfast_topics", "namespace"),
+    ("holdfast_topic_messages", "namespace"),
+    ("holdfast_topic_groups", "namespace"),
     ("holdfast_worker_registry", "namespace"),
 )
 _PARTS: Final = (
-    ("runs", "holdfast_runs"),
-    ("schedules", "holdfast_schedules"),
-    ("triggers", "holdfast_triggers"),
-    ("sinks", "holdfast_sinks"),
+    ("runs", ("holdfast_runs",)),
+    ("schedules", ("holdfast_schedules",)),
+    ("triggers", ("holdfast_triggers",)),
+    ("sinks", ("holdfast_sinks",)),
+    ("topics", ("holdfast_topics", "holdfast_topic_messages", "holdfast_topic_groups")),
 )
 
 
@@ -77,20 +81,27 @@ def count_namespace(link: Link, dialect: Dialect, query: CountNamespace) -> Name
     if not is_askable(query.namespace):
         return NamespaceCounts(runs={})
     statuses = tuple(RunStatus)
-    others = ("holdfast_schedules", "holdfast_triggers", "holdfast_sinks", "holdfast_worker_registry")
+    others = (
+        *("holdfast_schedules", "holdfast_triggers", "holdfast_sinks", "holdfast_worker_registry"),
+        *("holdfast_topics", "holdfast_topic_messages", "holdfast_topic_groups", "holdfast_subscriptions"),
+    )
     counts = (
         *(_counted("holdfast_runs", f" AND t.status = '{status.value}'") for status in statuses),
         *map(_counted, others),
     )
     ((*found,),) = link.query(dialect.bound(f"SELECT {', '.join(counts)}"), {"namespace": query.namespace})
     of_runs = dict(zip(statuses, found[: len(statuses)], strict=True))
-    schedules, triggers, sinks, workers = found[len(statuses) :]
+    schedules, triggers, sinks, workers, topics, messages, groups, subscriptions = found[len(statuses) :]
     return NamespaceCounts(
         runs={status: number for status, number in of_runs.items() if number},
         schedules=schedules,
         triggers=triggers,
         sinks=sinks,
         workers=workers,
+        topics=topics,
+        messages=messages,
+        groups=groups,
+        subscriptions=subscriptions,
     )
 
 
@@ -107,7 +118,8 @@ RUNS_OF_NAMESPACE: Final = (
 )
 """For `NamespaceRuns`."""
 PARTS_OF_NAMESPACE: Final = " UNION ALL ".join(
-    f"SELECT '{part}' WHERE EXISTS (SELECT 1 FROM {table} AS t WHERE t.namespace = :namespace)"
-    for part, table in _PARTS
+    f"SELECT '{part}' WHERE "
+    + " OR ".join(f"EXISTS (SELECT 1 FROM {table} AS t WHERE t.namespace = :namespace)" for table in used)
+    for part, used in _PARTS
 )
 """For `NamespaceParts`."""

@@ -18,6 +18,7 @@ _SOURCES: Final = (
     ("topic", _MESSAGES),
     ("topic", _CAUGHT_UP),
     ("topic", _BEHIND),
+    ("topic", "holdfast_topic_groups AS t WHERE t.namespace = :namespace"),
 )
 
 
@@ -53,7 +54,7 @@ _LISTED: Final = (
 
 _WAITING: Final = (
     "(SELECT count(*) FROM (SELECT 1 AS one FROM holdfast_subscriptions AS s WHERE s.namespace = g.namespace "
-    "AND s.topic = g.topic AND s.group_key = g.group_key AND s.group_key IS NOT NULL "
+    "AND s.topic = g.topic AND s.group_key = g.group_key AND s.group_key IS NOT NULL AND s.holds IS NULL "
     f"LIMIT {COUNTED_MAX}) AS counted)"
 )
 _RETURNED: Final = (

@@ -383,6 +383,7 @@ _MAPS: Final = (
             "since": "since",
             "group_key": "group_key",
             "waits_since": "waits_since",
+            "holds": "holds",
         },
     ),
     ColumnMap(

@@ -716,6 +716,7 @@ topics: Final = Table(
     _number("kept_from"),
 )
 """One row for each topic that had something to deliver, locked by each delivery: how far it got."""
+_index("holdfast_topics_begun", topics.c.namespace, topics.c.name, where="after_subscription IS NOT NULL")
 
 topic_messages: Final = Table(
     "holdfast_topic_messages",
@@ -763,6 +764,14 @@ _index(
     topic_messages.c.namespace,
     topic_messages.c.topic,
 )
+# A delivery looks at those of its topic only.
+_index(
+    "holdfast_topic_messages_expiry_of_topic",
+    topic_messages.c.namespace,
+    topic_messages.c.topic,
+    topic_messages.c.expires_at,
+    topic_messages.c.id,
+)
 
 subscriptions: Final = Table(
     "holdfast_subscriptions",
@@ -777,6 +786,7 @@ subscriptions: Final = Table(
     _number("since"),
     _name("group_key", nullable=True),
     _number("waits_since", nullable=True),
+    _number("holds", nullable=True),
 )
 _index(
     "holdfast_subscriptions_waiting",
@@ -786,7 +796,15 @@ _index(
     subscriptions.c.waits_since,
     subscriptions.c.run_id,
     subscriptions.c.channel,
-    where="group_key IS NOT NULL",
+    where="group_key IS NOT NULL AND holds IS NULL",
+)
+# Nothing deletes a message that a member holds.
+_index(
+    "holdfast_subscriptions_holding",
+    subscriptions.c.namespace,
+    subscriptions.c.topic,
+    subscriptions.c.holds,
+    where="holds IS NOT NULL",
 )
 _index(
     "holdfast_subscriptions_of_topic",
@@ -818,6 +836,13 @@ topic_groups: Final = Table(
     _number("since"),
     _number("used_at"),
 )
+# The group that is behind most keeps the messages of a topic.
+_index(
+    "holdfast_topic_groups_of_topic",
+    topic_groups.c.namespace,
+    topic_groups.c.topic,
+    topic_groups.c.next_number,
+)
 
 returned_messages: Final = Table(
     "holdfast_returned_messages",
@@ -826,6 +851,14 @@ returned_messages: Final = Table(
     _key("topic"),
     _key("group_key"),
     _number("number", key=True),
+)
+# Nothing deletes a message that went back, whichever its group is. The number comes first, so that no database reads
+# the messages of a group by this index.
+_index(
+    "holdfast_returned_messages_number",
+    returned_messages.c.namespace,
+    returned_messages.c.number,
+    returned_messages.c.topic,
 )
 
 outbox: Final = Table(

@@ -14,12 +14,14 @@ from holdfast.ports.queries.workflows import ListWorkflows, StoredWorkflow
 from holdfast.ports.records.namespace import NamespaceRow
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.session import Registration
+from holdfast.ports.records.topic import TopicName
 from holdfast.ports.records.values import PlanRow
 from holdfast.ports.records.workflow import WorkflowRow
 from holdfast.ports.searches import NamespaceParts, NamespaceRuns, WorkflowsOfNamespace
-from holdfast.ports.tables import NAMESPACES, WORKFLOWS
+from holdfast.ports.tables import NAMESPACES, TOPICS, WORKFLOWS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run, a_schedule, a_session, a_sink
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
+from holdfast.testing.conformance.persistence.topics import GROUP_OF_E, MESSAGE, SUBSCRIPTION, TOPIC
 
 FULL = NamespaceRow(name="team-a", created_at=NOW, note="ünser", max_active_runs=10, max_starts_per_minute=0)
 
@@ -101,9 +103,21 @@ class Namespaces(PersistenceCase):
             Insert(a_sink("a")),
             Insert(a_sink("b")),
             Insert(Registration(session=a_session(1).id, namespace=NAMESPACE, about="{}", lease=1)),
+            Insert(TOPIC),
+            *(Insert(evolve(MESSAGE, id=one)) for one in "abc"),
+            *(Insert(evolve(SUBSCRIPTION, channel=one)) for one in "ab"),
+            Insert(GROUP_OF_E),
+            *(Insert(evolve(one, namespace="other")) for one in (TOPIC, MESSAGE, SUBSCRIPTION, GROUP_OF_E)),
         )
         assert store.read(CountNamespace(namespace=NAMESPACE)) == NamespaceCounts(
-            runs={RunStatus.RUNNING: 2, RunStatus.FAILED: 1}, schedules=1, sinks=2, workers=1
+            runs={RunStatus.RUNNING: 2, RunStatus.FAILED: 1},
+            schedules=1,
+            sinks=2,
+            workers=1,
+            topics=1,
+            messages=3,
+            groups=1,
+            subscriptions=2,
         )
         assert store.read(CountNamespace(namespace="none")) == NamespaceCounts(runs={})
         assert store.read(CountNamespace(namespace="\0")) == NamespaceCounts(runs={})
@@ -133,6 +147,16 @@ class Namespaces(PersistenceCase):
         def parts(namespace: str) -> list[str]:
             return [*query(store, lambda tx: tx.find(NamespaceParts(namespace)))]
 
+        put(
+            store,
+            Insert(evolve(TOPIC, namespace="d")),
+            Insert(evolve(MESSAGE, namespace="e")),
+            Insert(evolve(GROUP_OF_E, namespace="f")),
+        )
+        assert [parts(name) for name in "def"] == [["topics"]] * 3
+        put(store, Insert(evolve(TOPIC, namespace="b")))
+        assert parts("b") == ["sinks", "topics"]
+        put(store, Delete(TOPICS, TopicName("b", TOPIC.name)))
         assert parts("a") == ["runs", "schedules"]
         assert parts("b") == ["sinks"]
         assert parts("c") == []

@@ -19,17 +19,21 @@ from holdfast.ports.records.topic import (
 from holdfast.ports.searches import (
     ExpiredMessages,
     GroupsToServe,
+    MembersWithoutGroup,
     MessagesBefore,
     ReturnedMessages,
+    RowOfTopic,
+    RowsOfTopic,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
-    TopicsToDeliver,
+    TopicUsers,
     WaitingMembers,
 )
 from holdfast.ports.tables import GROUPS, RETURNED_MESSAGES, SUBSCRIPTIONS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
-from holdfast.testing.conformance.persistence.topics import found
+from holdfast.testing.conformance.persistence.topics import found, to_deliver
+from holdfast.testing.conformance.persistence.triggers import FULL_TRIGGER
 
 TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders", last=5)
 GROUP: Final = GroupRow(
@@ -87,6 +91,7 @@ class TopicGroups(PersistenceCase):
             Insert(evolve(MEMBER, run_id="e", group_key="others")),
             Insert(evolve(MEMBER, run_id="f", topic="other")),
             Insert(evolve(MEMBER, run_id="g", group_key=None, waits_since=None)),
+            Insert(evolve(MEMBER, run_id="h", waits_since=NOW - 2, holds=3)),
         )
         waiting = found(store, WaitingMembers(NAMESPACE, "orders", "packers", 3))
         assert [one.run_id for one in waiting] == ["d", "a", "c"]
@@ -96,10 +101,10 @@ class TopicGroups(PersistenceCase):
         assert found(store, SubscriptionsOfDigests(NAMESPACE, "orders", ["d"], "", "", 9)) == []
 
     def test_groups_in_which_a_member_waits_and_a_message_may_be_handed_out(self, store: Persistence) -> None:
-        """A message is one with a number that was not handed out, or one that went back."""
+        """A message is one with a number that was not handed out, or one that went back. A member must wait."""
 
-        def group(key: str, number: int, *, waits: bool = True) -> list[Insert]:
-            member = Insert(evolve(MEMBER, group_key=key, channel=f"group:orders/{key}@1"))
+        def group(key: str, number: int, *, waits: bool = True, holds: int | None = None) -> list[Insert]:
+            member = Insert(evolve(MEMBER, group_key=key, channel=f"group:orders/{key}@1", holds=holds))
             return [
                 Insert(evolve(GROUP, group_key=key, next_number=number)),
                 *([member] if waits else []),
@@ -112,6 +117,7 @@ class TopicGroups(PersistenceCase):
             *group("behind", 5),
             *group("all handed out", 6),
             *group("nobody waits", 1, waits=False),
+            *group("a member holds one", 1, holds=9),
             *group("back", 6),
             Insert(evolve(RETURNED, group_key="back")),
             *group("back, nobody waits", 6, waits=False),
@@ -152,10 +158,10 @@ class TopicGroups(PersistenceCase):
             Insert(evolve(RETURNED, topic="went back, but not stored any more")),
         )
         names = [TopicName(NAMESPACE, name) for name in ("a new group", "behind", "went back")]
-        assert found(store, TopicsToDeliver("", "", 10)) == names
+        assert to_deliver(store) == names
 
     def test_messages_that_went_back(self, store: Persistence) -> None:
-        """By number; those that are not stored any more are left out."""
+        """By number; those that are not stored any more, as nothing but damage removes them, are left out."""
         put(
             store,
             *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (3, 1, 2, 10)),
@@ -185,6 +191,7 @@ class TopicGroups(PersistenceCase):
             Insert(MEMBER),
             Insert(evolve(MEMBER, run_id="run-2")),
             Insert(evolve(MEMBER, run_id="run-3", group_key=None)),
+            Insert(evolve(MEMBER, run_id="run-4", holds=3)),
             Insert(RETURNED),
         )
         packers = GroupEntry(
@@ -201,26 +208,118 @@ class TopicGroups(PersistenceCase):
         assert store.read(ListGroups(namespace="half \ud800", topics=topics)) == ()
         assert store.read(ListGroups(namespace=NAMESPACE, topics=topics, limit=0)) == ()
 
-    def test_what_a_group_has_to_hand_out_does_not_expire(self, store: Persistence) -> None:
+    def test_what_a_group_has_to_hand_out_is_kept(self, store: Persistence) -> None:
         """Unless the group was not used for long, and no member waits."""
         put(
             store,
             Insert(TOPIC),
+            Insert(evolve(GROUP, group_key="ahead", next_number=9)),
+            Insert(evolve(GROUP, topic="other", next_number=1)),
+            Insert(evolve(GROUP, namespace="tenant-2", next_number=1)),
             Insert(evolve(GROUP, next_number=3)),
-            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (1, 2, 3, 4)),
-            Insert(evolve(RETURNED, number=1)),
+            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in (4, 2, 3, 1)),
         )
-
-        def expired() -> list[int | None]:
-            return [one.number for one in found(store, ExpiredMessages(NAMESPACE, "orders", 9, 9))]
-
-        assert expired() == [2]
+        assert kept(store) == [3, 4]
         idle = evolve(GROUP, next_number=3, used_at=NOW - GROUP_IDLE - 1)
         put(store, Delete(GROUPS, GROUP.group_name))
         put(store, Insert(idle))
-        assert expired() == [1, 2, 3, 4]
-        before = found(store, MessagesBefore(NAMESPACE, "orders", 4, 9))
-        assert [one.number for one in before] == [1, 2, 3]
+        assert kept(store) == []
         assert len(found(store, MessagesBefore(NAMESPACE, "orders", 9, 2))) == 2
-        put(store, Insert(MEMBER))
-        assert expired() == [2]
+        put(store, Insert(evolve(MEMBER, holds=1)))  # it does not wait
+        assert kept(store) == [1]
+        put(store, Insert(evolve(MEMBER, run_id="run-2")))
+        assert kept(store) == [1, 3, 4]
+
+    def test_what_a_member_holds_and_what_went_back_is_kept(self, store: Persistence) -> None:
+        """Whatever its group is, until the member has read it, or it is handed out again."""
+        member = evolve(MEMBER, group_key="others", holds=4)
+        put(
+            store,
+            *(Insert(evolve(MESSAGE, id=str(number), number=number)) for number in range(1, 6)),
+            Insert(evolve(RETURNED, number=2)),
+            Insert(evolve(RETURNED, group_key="others", number=2)),
+            Insert(evolve(RETURNED, topic="other", number=1)),
+            Insert(evolve(RETURNED, namespace="tenant-2", number=1)),
+            Insert(member),
+            Insert(evolve(member, topic="other", run_id="2", holds=3)),
+            Insert(evolve(member, namespace="tenant-2", run_id="3", holds=3)),
+        )
+        assert kept(store) == [2, 4]
+        put(store, Delete(SUBSCRIPTIONS, member.subscription_name))
+        put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, number=2).returned_name))
+        assert kept(store) == [2]
+        put(store, Delete(RETURNED_MESSAGES, evolve(RETURNED, group_key="others", number=2).returned_name))
+        assert kept(store) == []
+
+    def test_members_whose_group_is_not_stored(self, store: Persistence) -> None:
+        """By group, then as they wait; those that hold a message do not wait."""
+        put(
+            store,
+            Insert(evolve(GROUP, group_key="stored")),
+            Insert(evolve(GROUP, topic="other")),
+            Insert(evolve(MEMBER, group_key="stored")),
+            Insert(evolve(MEMBER, run_id="c")),
+            Insert(evolve(MEMBER, run_id="d", waits_since=NOW - 1)),
+            Insert(evolve(MEMBER, run_id="e", group_key="a")),
+            Insert(evolve(MEMBER, run_id="f", holds=3)),
+            Insert(evolve(MEMBER, run_id="g", group_key=None, waits_since=None)),
+            Insert(evolve(MEMBER, run_id="h", topic="another")),
+        )
+        members = found(store, MembersWithoutGroup(NAMESPACE, "orders", 9))
+        assert [one.run_id for one in members] == ["e", "d", "c"]
+        assert len(found(store, MembersWithoutGroup(NAMESPACE, "orders", 2))) == 2
+
+    def test_what_uses_a_topic(self, store: Persistence) -> None:
+        """Subscriptions, whether they have caught up or not, members of groups, and triggers."""
+
+        def users() -> list[str]:
+            return list(found(store, TopicUsers(NAMESPACE, "orders")))
+
+        trigger = evolve(FULL_TRIGGER, namespace=NAMESPACE, topic="orders")
+        put(store, Insert(TOPIC), Insert(GROUP), Insert(MESSAGE), Insert(evolve(MEMBER, topic="other")))
+        put(
+            store,
+            Insert(evolve(MEMBER, namespace="tenant-2")),
+            Insert(evolve(trigger, topic="other", name="x")),
+        )
+        assert users() == []
+        for row in (MEMBER, evolve(MEMBER, holds=1), evolve(MEMBER, group_key=None, next_number=3)):
+            put(store, Insert(evolve(row, channel="c")))
+            assert users() == ["subscriptions"]
+            put(store, Delete(SUBSCRIPTIONS, evolve(row, channel="c").subscription_name))
+        put(store, Insert(trigger))
+        assert users() == ["triggers"]
+        put(store, Insert(evolve(MEMBER, channel="c")))
+        assert users() == ["subscriptions", "triggers"]
+
+    def test_the_rows_of_a_topic(self, store: Persistence) -> None:
+        """Messages, messages that went back, groups: each by name, up to the limit."""
+        messages = [
+            evolve(MESSAGE, id=one, number=number) for one, number in (("b", 1), ("a", None), ("c", 2))
+        ]
+        others = [evolve(RETURNED, number=10), RETURNED, evolve(RETURNED, group_key="other", number=7)]
+        put(
+            store,
+            *(Insert(one) for one in messages),
+            *(Insert(one) for one in others),
+            *(Insert(one) for one in (GROUP, evolve(GROUP, group_key="other"))),
+            *(Insert(evolve(one, topic="other")) for one in (MESSAGE, RETURNED, GROUP)),
+            *(Insert(evolve(one, namespace="tenant-2")) for one in (MESSAGE, RETURNED, GROUP)),
+        )
+        expected = [
+            *(RowOfTopic("message", one) for one in "abc"),
+            RowOfTopic("returned", "other", 7),
+            *(RowOfTopic("returned", "packers", number) for number in (2, 10)),
+            *(RowOfTopic("group", name) for name in ("other", "packers")),
+        ]
+        assert list(found(store, RowsOfTopic(NAMESPACE, "orders", 99))) == expected
+        assert list(found(store, RowsOfTopic(NAMESPACE, "orders", 5))) == expected[:5]
+        assert list(found(store, RowsOfTopic(NAMESPACE, "none", 5))) == []
+
+
+def kept(store: Persistence) -> list[int]:
+    """Return the numbers of the messages that have expired, and of those that a topic has too many of, and are kept."""
+    expired = found(store, ExpiredMessages(NAMESPACE, "orders", 9, 9))
+    before = found(store, MessagesBefore(NAMESPACE, "orders", 9, 9))
+    assert before == [one.id for one in expired if not one.is_kept]
+    return sorted(int(one.id) for one in expired if one.is_kept)

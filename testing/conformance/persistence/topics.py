@@ -12,6 +12,8 @@ from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.topics import COUNTED_MAX, ListTopics, TopicEntry
 from holdfast.ports.records.topic import (
+    GroupRow,
+    MessageName,
     SubscriptionName,
     SubscriptionRow,
     TopicMessageRow,
@@ -20,6 +22,8 @@ from holdfast.ports.records.topic import (
 )
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
+    EXPIRED_WINDOW,
+    ExpiredMessage,
     ExpiredMessages,
     FirstNumberSince,
     NewMessages,
@@ -27,7 +31,7 @@ from holdfast.ports.searches import (
     Search,
     SubscriptionsBehind,
     SubscriptionsOfDigests,
-    TopicsToDeliver,
+    TopicToDeliver,
 )
 from holdfast.ports.tables import SUBSCRIPTIONS, TABLE_OF, TOPIC_MESSAGES, TOPICS, Table
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
@@ -38,6 +42,8 @@ from holdfast.testing.conformance.threads import in_threads
 T = TypeVar("T")
 
 OTHER: Final = "tenant-2"
+FIRST: Final = TopicName("", "")
+"""No topic comes before it."""
 TOPIC: Final = TopicRow(namespace=NAMESPACE, name="orders")
 MESSAGE: Final = TopicMessageRow(
     namespace=NAMESPACE, topic="orders", id="a", at=NOW, payload="1", expires_at=NOW + 9
@@ -50,6 +56,9 @@ SUBSCRIPTION: Final = SubscriptionRow(
     selection="{}",
     digest="d",
     since=NOW,
+)
+GROUP_OF_E: Final = GroupRow(
+    namespace=NAMESPACE, topic="e", group_key="g", name="g", selection="{}", since=NOW, used_at=NOW
 )
 FULL_MESSAGE: Final = TopicMessageRow(
     namespace=NAMESPACE,
@@ -72,6 +81,7 @@ FULL_SUBSCRIPTION: Final = evolve(
     next_number=17,
     group_key="packers",
     waits_since=NOW - 3,
+    holds=2**40,
 )
 
 
@@ -83,6 +93,15 @@ def found(store: Persistence, search: Search[T], now: Micros = NOW) -> T:
 def ids(messages: Sequence[TopicMessageRow]) -> list[str]:
     """Return the ids of messages."""
     return [one.id for one in messages]
+
+
+def to_deliver(store: Persistence, after: TopicName = FIRST) -> list[TopicName]:
+    """Return the topics with something to deliver, one after the other."""
+    names: list[TopicName] = []
+    while (name := found(store, TopicToDeliver(*after))) is not None:
+        names.append(name)
+        after = name
+    return names
 
 
 def row_of(store: Persistence, table: Table[Any, Any], key: tuple[str, ...]) -> object:
@@ -190,8 +209,23 @@ class Topics(PersistenceCase):
             Insert(evolve(MESSAGE, id="kept", number=4, expires_at=NOW)),
             Insert(evolve(MESSAGE, id="new", expires_at=NOW - 2)),
         )
-        assert ids(found(store, ExpiredMessages(NAMESPACE, "orders", 2, 10))) == ["older", "old"]
-        assert ids(found(store, ExpiredMessages(NAMESPACE, "orders", 9, 2))) == ["beyond", "older"]
+        old = [ExpiredMessage(one, is_kept=False) for one in ("beyond", "older", "old")]
+        assert found(store, ExpiredMessages(NAMESPACE, "orders", 2, 10)) == old[1:]
+        assert found(store, ExpiredMessages(NAMESPACE, "orders", 9, 2)) == old[:2]
+
+    def test_the_topics_of_many_expired_messages(self, store: Persistence) -> None:
+        """So many of the first are looked at: topics whose messages expired later are found once these are gone."""
+        put(
+            store,
+            *(
+                Insert(evolve(MESSAGE, topic="b", id=str(one), number=one, expires_at=NOW - 2))
+                for one in range(EXPIRED_WINDOW)
+            ),
+            Insert(evolve(MESSAGE, topic="a", number=1, expires_at=NOW - 1)),
+        )
+        assert to_deliver(store) == [TopicName(NAMESPACE, "b")]
+        put(store, Delete(TOPIC_MESSAGES, MessageName(NAMESPACE, "b", "0")))
+        assert to_deliver(store) == [TopicName(NAMESPACE, one) for one in "ab"]
 
     def test_subscriptions_are_found_by_digest(self, store: Persistence) -> None:
         """In the order of their names, from a name on; only those that have caught up."""
@@ -251,9 +285,9 @@ class Topics(PersistenceCase):
         )
         names = [TopicName(NAMESPACE, name) for name in ("begun", "behind", "expired", "new")]
         names.append(TopicName(OTHER, "of another"))
-        assert found(store, TopicsToDeliver("", "", 10)) == names
-        assert found(store, TopicsToDeliver("", "", 3)) == names[:3]
-        assert found(store, TopicsToDeliver(*names[2], 10)) == names[3:]
+        assert to_deliver(store) == names
+        assert to_deliver(store, names[0]) == names[1:]
+        assert to_deliver(store, names[2]) == names[3:]
 
     def test_one_transaction_at_a_time_holds_a_topic(self, store: Persistence) -> None:
         """Numbers are given under the lock of the topic: none is given twice, and none is left out."""
@@ -285,7 +319,7 @@ class Topics(PersistenceCase):
         assert row_of(store, SUBSCRIPTIONS, name) is None
 
     def test_topics_are_listed_with_what_they_have(self, store: Persistence) -> None:
-        """A topic is listed if it has a row, messages or subscriptions; what others have is not counted."""
+        """A topic is listed if it has a row, messages, subscriptions or groups; what others have is not counted."""
         put(
             store,
             Insert(evolve(TOPIC, name="d", last=7)),
@@ -299,6 +333,8 @@ class Topics(PersistenceCase):
             Insert(evolve(MESSAGE, topic="b")),
             Insert(evolve(SUBSCRIPTION, topic="a", channel="topic:a")),
             Insert(evolve(SUBSCRIPTION, topic="c", channel="topic:c", next_number=1)),
+            Insert(GROUP_OF_E),
+            Insert(evolve(GROUP_OF_E, namespace=OTHER)),
             Insert(evolve(TOPIC, namespace=OTHER, last=9)),
             Insert(evolve(MESSAGE, namespace=OTHER)),
             Insert(evolve(SUBSCRIPTION, namespace=OTHER)),
@@ -309,6 +345,7 @@ class Topics(PersistenceCase):
             TopicEntry(name="b", messages=1, undelivered=1, undelivered_since=NOW),
             TopicEntry(name="c", subscriptions=1),
             TopicEntry(name="d", last=7),
+            TopicEntry(name="e"),
             TopicEntry(
                 name="orders",
                 last=2,

@@ -11,7 +11,7 @@ from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.triggers import FindTrigger, ListNumberedMessages, ListTriggers, TriggerEntry
 from holdfast.ports.records.topic import TopicMessageRow, TopicRow
 from holdfast.ports.records.trigger import TriggerName, TriggerRow
-from holdfast.ports.searches import ExpiredMessages, TopicsToDeliver
+from holdfast.ports.searches import ExpiredMessages, MessagesBefore
 from holdfast.ports.structs import evolve
 from holdfast.ports.tables import TRIGGERS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW
@@ -146,19 +146,17 @@ class Triggers(PersistenceCase):
             Insert(_trigger("d", 1, namespace=OTHER)),
         )
 
-        def expired() -> list[int | None]:
-            return [one.number for one in found(store, ExpiredMessages(NAMESPACE, "orders", 3, 10))]
+        def free() -> list[str]:
+            expired = found(store, ExpiredMessages(NAMESPACE, "orders", 3, 10))
+            free = [one.id for one in expired if not one.is_kept]
+            assert found(store, MessagesBefore(NAMESPACE, "orders", 4, 10)) == free
+            return free
 
-        def topics() -> list[str]:
-            return [one.name for one in found(store, TopicsToDeliver("", "", 10))]
-
-        assert expired() == [1]
-        assert topics() == ["orders", "other"]
+        assert free() == ["m1"]
         put(store, Update(_trigger("b", 1)))
-        assert expired() == []
-        assert topics() == ["other"]
+        assert free() == []
         put(store, Update(_trigger("a", 4)), Delete(TRIGGERS, TriggerName(NAMESPACE, "b")))
-        assert expired() == [1, 2, 3]
+        assert free() == ["m1", "m2", "m3"]
 
     def test_one_transaction_at_a_time_holds_a_trigger(self, store: Persistence) -> None:
         """A message is handled under the lock of the trigger: none is handled twice."""

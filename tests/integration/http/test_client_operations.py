@@ -124,6 +124,7 @@ CALLS: Final[Mapping[str, Sent]] = {
     "topic.publish": lambda client, _, __: client.publish(
         TopicMessage("a/b", '{"number":7}', attributes={"country": "nz"}), id="order 7"
     ),
+    "topic.remove": lambda client, _, __: client.remove_topic("refunds"),
     "topic.list": lambda client, _, __: client.topics(limit=2),
     "trigger.list": lambda client, _, __: client.triggers.list(limit=2),
     "trigger.get": lambda client, _, __: client.triggers.get("ship"),

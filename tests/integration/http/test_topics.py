@@ -15,6 +15,7 @@ from holdfast.ports.records.topic import MessageName, TopicMessageRow
 from holdfast.ports.tables import TOPIC_MESSAGES
 from holdfast.remote import SyncClient
 from holdfast.workflows import TopicMessage
+from tests.integration.hosts.polling import until
 from tests.integration.http.api import NAMESPACE, Api, authenticate
 from tests.integration.http.live import served
 
@@ -169,3 +170,21 @@ def test_the_client_publishes_what_an_engine_publishes(engine: Engine) -> None:
             client.publish(orders(Order(7)), id="")
         with pytest.raises(InvalidCommandError, match="at most 4 texts"):
             client.publish(TopicMessage("a", "1", attributes=dict.fromkeys("abcde", "x")))
+
+
+async def test_a_topic_is_removed_in_pages(api: Api) -> None:
+    """Each request takes one; with the key of an operator it is refused."""
+    for number in range(3):
+        await api.post(PATH, {"message": number})
+    assert (await api.send("DELETE", "topics/orders", by="operate")).status_code == 403
+    removed = await api.send("DELETE", "topics/orders", by="admin")
+    assert (removed.status_code, removed.json()) == (200, {"rows": 3, "more": False})
+    assert (await api.get("topics"))["items"] == []
+
+
+async def test_a_topic_that_is_used_is_not_removed(api: Api, engine: Engine) -> None:
+    with Worker(engine):
+        await api.post("runs", {"workflow": "first_of", "input": {"country": "fr"}, "id": "one"})
+        await until(lambda: any(one.subscriptions for one in engine.sync.topics()))
+        refused = await api.send("DELETE", "topics/orders", by="admin")
+    assert (refused.status_code, refused.json()["code"]) == (409, "topic_in_use")

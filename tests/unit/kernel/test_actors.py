@@ -223,6 +223,7 @@ def test_commands_of_workers_and_of_maintenance_have_no_actor() -> None:
         "schedule.trigger",
         "sink.register",
         "topic.publish",
+        "topic.remove",
         "trigger.pause",
         "trigger.put",
         "trigger.remove",

@@ -156,6 +156,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.TopicRemove(topic="t"),
+        '{"actor":null,"idempotency_key":null,"limit":1000,"namespace":"default","topic":"t","type":"topic.remove"}',
+    ),
+    (
         c.TriggerRemove(trigger="t"),
         (
             '{"actor":null,"declared":null,"idempotency_key":null,"namespace":"default","trigger":"t","type":'
@@ -722,6 +726,7 @@ REPLIES: list[tuple[object, str]] = [
             'blem":null,"refused":null,"run_id":"t/o/4"}'
         ),
     ),
+    (c.TopicRemoved(rows=3, more=True), '{"more":true,"rows":3}'),
     (c.TriggerRemoved(removed=True), '{"removed":true}'),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
     (

@@ -89,6 +89,17 @@ def taken(world: World, *names: str) -> list[list[str]]:
     return [[text for text, _ in received(world, name)] for name in names]
 
 
+def who_waits(world: World) -> list[str]:
+    """The runs that wait as members of groups."""
+    rows = world.tables().subscriptions.values()
+    return [one.run_id for one in rows if one.group_key is not None and one.holds is None]
+
+
+def stored(world: World) -> list[str]:
+    """The messages of topics that are stored."""
+    return sorted(name.id for name in world.tables().topic_messages)
+
+
 def next_number(world: World, key: str = GROUP) -> int:
     """The number of the first message that a group has not handed out."""
     return world.tables().groups[GroupName("default", TOPIC, key)].next_number
@@ -228,8 +239,7 @@ def test_what_a_generation_has_not_read_goes_back_when_it_ends(world: World, end
         assert taken(world, "a") == [["1"]]
     else:
         assert taken(world, "b", "c") == [["1"], ["2"]]
-    stored = world.tables().subscriptions
-    assert [name.run_id for name in stored] == ([] if ends != "begun anew" else ["c"])
+    assert who_waits(world) == ([] if ends != "begun anew" else ["c"])
 
 
 def test_the_next_attempt_of_a_run_has_the_messages_of_the_one_before() -> None:
@@ -321,7 +331,7 @@ def test_a_rerun_from_a_row_has_the_waits_and_messages_of_the_rows_that_it_keeps
     world.do(RunRerunFrom(run_id="a", row=3))
     deliver(world)
     assert taken(world, "a") == [["1"]]
-    assert [name.channel for name in world.tables().subscriptions if name.channel.startswith("group:")] == []
+    assert who_waits(world) == []
 
 
 def test_a_rerun_does_not_wait_where_the_rows_that_it_keeps_do_not(world: World) -> None:
@@ -413,44 +423,82 @@ def test_messages_that_a_group_does_not_select_are_passed_in_parts(world: World)
 
 
 def test_messages_of_a_group_do_not_expire_unless_it_is_idle(world: World) -> None:
-    member(world, "a")
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
     publish(world, "1", "2")
     deliver(world)
     assert taken(world, "a") == [["1"]]
+    world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=3, received=(3,), records=()))
     world.wait(8 * 86_400)
     deliver(world)
-    assert [name.id for name in world.tables().topic_messages] == ["2"]
+    assert stored(world) == ["2"]
     world.wait(GROUP_IDLE / 1_000_000)
     deliver(world)
-    assert not world.tables().topic_messages
+    assert stored(world) == []
 
 
-def test_what_went_back_to_an_idle_group_expires(world: World) -> None:
+@pytest.mark.parametrize("goes_back", [False, True])
+@pytest.mark.parametrize("how", ["time", "count"])
+def test_a_topic_keeps_what_a_member_has_not_read(world: World, how: str, goes_back: bool) -> None:
+    """Whatever its time is, and how many came after it: also for the next member if it goes back."""
     attempt = function(world, "a")
     record(world, attempt, waiting())
     publish(world, "1")
     deliver(world)
-    world.do(RunTerminate(run_id="a"))
-    world.wait(8 * 86_400)
-    deliver(world)
-    assert [name.id for name in world.tables().topic_messages] == ["1"]
-    world.wait(GROUP_IDLE / 1_000_000)
-    deliver(world)
-    assert not world.tables().topic_messages
-
-
-def test_maintenance_has_nothing_to_do_for_what_went_back_and_is_not_stored_any_more(world: World) -> None:
-    """The time of the message was over while a member had it."""
-    attempt = function(world, "a")
-    record(world, attempt, waiting())
-    publish(world, "1")
-    deliver(world)
-    world.wait(8 * 86_400)
-    deliver(world)
-    world.do(RunTerminate(run_id="a"))
+    assert taken(world, "a") == [["1"]]
+    if goes_back:
+        world.do(RunTerminate(run_id="a"))
+    if how == "time":
+        world.wait(40 * 86_400)
+    else:
+        newer = attrs.evolve(message("2"), keep_last=1)
+        world.do(TopicPublish(message=newer, id="2"))
+    assert deliver(world) <= 3
+    assert "1" in stored(world)
+    if not goes_back:
+        world.do(RunTerminate(run_id="a"))
     member(world, "b")
     deliver(world)
-    assert world.do(TopicDeliver()).topic is None
+    assert taken(world, "b") == [["1"]]
+
+
+def test_a_topic_deletes_what_a_member_has_read(world: World) -> None:
+    """The time of a message that it keeps longer is looked at again after a day."""
+    attempt = function(world, "a")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    world.wait(8 * 86_400)
+    deliver(world)
+    assert world.do(TopicDeliver()).topic is None  # until then, it costs maintenance nothing
+    world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=3, received=(3,), records=()))
+    assert not world.tables().subscriptions
+    deliver(world)
+    assert stored(world) == ["1"]
+    world.wait(86_401)
+    assert world.do(TopicDeliver()).topic == TOPIC
+    assert stored(world) == []
+
+
+def test_many_messages_that_are_kept_do_not_hold_up_the_deletion_of_others(world: World) -> None:
+    """They are looked at in parts, and those behind them expire in time."""
+    for number in range(120):
+        member(world, f"m{number}")
+    publish(world, *(f"{number:03}" for number in range(121)))
+    deliver(world)
+    world.do(RunTerminate(run_id="m0"))
+    attempt = function(world, "reader")
+    record(world, attempt, waiting())
+    deliver(world)
+    record(world, attempt, waiting("2"), seen=3)
+    deliver(world)
+    rows = world.history("reader")
+    numbers = tuple(row.number for row in rows if row.type == events.SignalReceived.type)
+    world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=len(rows), received=numbers, records=()))
+    world.wait(8 * 86_400)
+    assert deliver(world) == 3
+    assert len(stored(world)) == 119
+    assert {"000", "120"}.isdisjoint(stored(world))
 
 
 def test_maintenance_hands_out_what_went_back(world: World) -> None:

@@ -41,8 +41,8 @@ def test_commands() -> None:
         run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update schedule.backfill
         schedule.fire schedule.pause schedule.put schedule.remove schedule.replan schedule.resume schedule.trigger
         session.close session.open session.reap session.renew sink.register sink.remove stage.poll_suspended
-        stage.wake topic.deliver topic.publish trigger.fire trigger.pause trigger.put trigger.remove trigger.resume
-        update.deliver workflow.register
+        stage.wake topic.deliver topic.publish topic.remove trigger.fire trigger.pause trigger.put trigger.remove
+        trigger.resume update.deliver workflow.register
     """)
 
 
@@ -214,7 +214,7 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         ("holdfast_worker_registry", "about lease namespace session"),
         (
             "holdfast_subscriptions",
-            "channel digest group_key namespace next_number run_id selection since topic waits_since",
+            "channel digest group_key holds namespace next_number run_id selection since topic waits_since",
         ),
         (
             "holdfast_topic_messages",

@@ -344,7 +344,7 @@ OVER_HTTP = frozenset(
         *("namespace create", "namespace list", "namespace show", "namespace delete"),
         *("schedule list", "schedule show", "schedule why", "schedule pause", "schedule resume"),
         *("schedule trigger", "schedule backfill", "schedule remove"),
-        *("topic list", "topic publish"),
+        *("topic list", "topic publish", "topic remove"),
         *("trigger list", "trigger show", "trigger pause", "trigger resume", "trigger remove"),
         *("sink add", "sink remove", "sink list", "dead-letter list", "dead-letter replay"),
     }

@@ -1,4 +1,4 @@
-"""`holdfast topic`: list and publish."""
+"""`holdfast topic`: list, publish and remove."""
 
 import time
 
@@ -49,6 +49,22 @@ def test_groups_are_listed_below_their_topics(holdfast: CommandLine) -> None:
     assert (group["name"], group["selected"], group["waiting"]) == ("drivers", {"country": "nz"}, 1)
     row = holdfast("topic", "list", ENGINE).out.splitlines()[-1].split()
     assert row[:6] == ["drivers", "parcels", "country=nz", "0", "0", "1"]
+
+
+def test_a_topic_is_removed_unless_it_is_used(holdfast: CommandLine) -> None:
+    for name in ("orders", "parcels"):
+        holdfast("topic", "publish", ENGINE, name, '{"country": "fr"}', "--attribute", "country=fr")
+    removed = holdfast("topic", "remove", ENGINE, "orders")
+    assert (removed.code, removed.out.strip()) == (Exit.OK, "orders was removed, with 1 messages and groups")
+    assert holdfast("topic", "remove", ENGINE, "orders", "--json").json == {"name": "orders", "rows": 0}
+    with holdfast.working():
+        holdfast.engine().sync.start(share("nz"), id="run")
+        while not holdfast("topic", "list", ENGINE, "--json").json[0]["groups"]:
+            time.sleep(0.01)
+    refused = holdfast("topic", "remove", ENGINE, "parcels")
+    assert refused.code == Exit.REFUSED
+    assert "topic 'parcels' has subscriptions" in refused.err
+    assert [one["messages"] for one in holdfast("topic", "list", ENGINE, "--json").json] == [1]
 
 
 def test_topics_are_listed_page_by_page(holdfast: CommandLine) -> None:

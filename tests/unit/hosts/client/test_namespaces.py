@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Every, Pipeline, Schedule, stage
+from holdfast import Engine, Every, Pipeline, Schedule, Topic, stage
 from holdfast.client import NamespaceInfo
 from holdfast.errors import (
     InvalidArgumentError,
@@ -28,6 +28,7 @@ def send(text: str) -> str:
 
 mails = Pipeline("mails", input=str).pipe(send)
 
+NEWS = Topic("news", int)
 DAILY = Schedule("daily", mails("x"), when=Every(timedelta(days=1)))
 
 
@@ -122,7 +123,11 @@ def test_a_namespace_in_use_is_deleted_only_with_all_that_it_has(world: World) -
     team.handle(mails, "a-0").cancel()
     team.register_sink("audit")
     team.create_schedule(DAILY)
-    with pytest.raises(NamespaceInUseError, match="has runs and schedules and sinks"):
+    for number in range(150):
+        team.publish(NEWS(number))
+    described = engine.sync.namespaces.describe("team-a")
+    assert (described.topics, described.messages, described.subscriptions) == (1, 150, 0)
+    with pytest.raises(NamespaceInUseError, match="has runs and schedules and sinks and topics"):
         engine.sync.namespaces.delete("team-a")
     assert len(list(team.runs())) == 3
 
@@ -132,7 +137,16 @@ def test_a_namespace_in_use_is_deleted_only_with_all_that_it_has(world: World) -
     assert list(team.runs()) == []
     assert list(team.schedules()) == []
     assert team.sinks() == []
+    assert list(team.topics()) == []
     assert not engine.sync.namespaces.delete("team-a", purge=True)
+
+
+def test_a_namespace_with_a_topic_only_is_in_use(world: World) -> None:
+    beside(world.engine, "old").sync.publish(NEWS(1))
+    with pytest.raises(NamespaceInUseError, match="has topics"):
+        world.engine.sync.namespaces.delete("old")
+    assert world.engine.sync.namespaces.delete("old", purge=True)
+    assert list(world.engine.sync.namespaces.list()) == []
 
 
 def test_an_implied_namespace_is_purged_too(world: World) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from holdfast import Topic, workflow
 from holdfast.client import TopicInfo
-from holdfast.errors import InvalidArgumentError, InvalidFilterError
+from holdfast.errors import InvalidArgumentError, InvalidCommandError, InvalidFilterError, TopicInUseError
 from holdfast.hosts.inspection import topics as inspected
 from holdfast.kernel.commands import TopicDeliver, TopicPublish
+from holdfast.ports.actors import Actor
 from holdfast.testing import World
 
 orders = Topic("orders", str)
@@ -43,6 +44,23 @@ def test_topics_have_what_was_published_and_who_subscribed(world: World) -> None
     engine.start(follow())
     world.work()
     assert list(engine.topics()) == [info("orders", subscriptions=1), info("refunds", messages=2, last=2)]
+
+
+def test_a_topic_is_removed_with_all_that_it_has(world: World) -> None:
+    engine = world.engine.sync
+    for number in range(1_200):
+        engine.publish(refunds(str(number)))
+    engine.start(follow(), id="follower")
+    world.work()
+    with pytest.raises(TopicInUseError, match="topic 'orders' has subscriptions"):
+        engine.remove_topic("orders", actor=Actor("user", "ann"))
+    assert engine.remove_topic("refunds", actor=Actor("user", "ann")) == 1_200
+    assert [one.name for one in engine.topics()] == ["orders"]
+    assert engine.remove_topic("refunds") == 0
+    removals = [one for one in engine.audit() if one.action == "topic.remove"]
+    assert {(one.target, one.actor and one.actor.id) for one in removals} == {("refunds", "ann")}
+    with pytest.raises(InvalidCommandError):
+        engine.remove_topic("")
 
 
 def test_messages_without_a_number_are_undelivered_since_the_first(world: World) -> None:

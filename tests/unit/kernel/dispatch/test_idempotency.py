@@ -77,6 +77,7 @@ from holdfast.kernel.commands import (
     TimerFire,
     TopicDeliver,
     TopicPublish,
+    TopicRemove,
     TriggerFire,
     TriggerPause,
     TriggerPut,
@@ -186,6 +187,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield TriggerPause(trigger="t")
     yield TriggerResume(trigger="t")
     yield TriggerRemove(trigger="t")
+    yield TopicRemove(topic="t")
     yield SinkRegister(sink="s", since=0)
     yield OutboxSweep(sinks=("s",), began=world.now)
     yield OutboxFlush(sink="s", lease=SECOND)

@@ -721,6 +721,7 @@ def create_topics() -> None:
         number("kept_from"),
         sa.PrimaryKeyConstraint("namespace", "name"),
     )
+    index("holdfast_topics_begun", "holdfast_topics", ["namespace", "name"], "after_subscription IS NOT NULL")
 
 
 def create_topic_messages() -> None:
@@ -756,6 +757,11 @@ def create_topic_messages() -> None:
     )
     index("holdfast_topic_messages_at", "holdfast_topic_messages", [*of_topic, "at", "number"])
     index("holdfast_topic_messages_expiry", "holdfast_topic_messages", ["expires_at", "namespace", "topic"])
+    index(
+        "holdfast_topic_messages_expiry_of_topic",
+        "holdfast_topic_messages",
+        [*of_topic, "expires_at", "id"],
+    )
 
 
 def create_subscriptions() -> None:
@@ -771,13 +777,20 @@ def create_subscriptions() -> None:
         number("since"),
         key("group_key", nullable=True),
         number("waits_since", nullable=True),
+        number("holds", nullable=True),
         sa.PrimaryKeyConstraint("namespace", "run_id", "channel"),
     )
     index(
         "holdfast_subscriptions_waiting",
         "holdfast_subscriptions",
         ["namespace", "topic", "group_key", "waits_since", "run_id", "channel"],
-        "group_key IS NOT NULL",
+        "group_key IS NOT NULL AND holds IS NULL",
+    )
+    index(
+        "holdfast_subscriptions_holding",
+        "holdfast_subscriptions",
+        ["namespace", "topic", "holds"],
+        "holds IS NOT NULL",
     )
     index(
         "holdfast_subscriptions_of_topic",
@@ -806,6 +819,8 @@ def create_topic_groups() -> None:
         number("used_at"),
         sa.PrimaryKeyConstraint("namespace", "topic", "group_key"),
     )
+    of_topic = ["namespace", "topic"]
+    index("holdfast_topic_groups_of_topic", "holdfast_topic_groups", [*of_topic, "next_number"])
     op.create_table(
         "holdfast_returned_messages",
         key("namespace"),
@@ -814,6 +829,7 @@ def create_topic_groups() -> None:
         number("number"),
         sa.PrimaryKeyConstraint("namespace", "topic", "group_key", "number"),
     )
+    index("holdfast_returned_messages_number", "holdfast_returned_messages", ["namespace", "number", "topic"])
 
 
 def create_outbox() -> None:
