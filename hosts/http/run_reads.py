@@ -20,7 +20,7 @@ from holdfast.hosts.http.operations import (
 )
 from holdfast.hosts.http.outcomes import RunOutcome, outcome_of
 from holdfast.hosts.http.principals import Scope
-from holdfast.hosts.http.run_events import HistoryReader, history_reader
+from holdfast.hosts.http.run_events import GenerationStarted, HistoryReader, RunEnded, history_reader
 from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.children import ChildInfo
 from holdfast.hosts.inspection.filters import CountOptions, FilterOptions, run_filter
@@ -439,6 +439,7 @@ OPERATIONS: Final[Table] = (
         handler=get_history,
         wait=Wait.ROWS,
         stream=stream_history,
+        events={"": RunEvent, "generation": GenerationStarted, "end": RunEnded},
         errors=(RunNotFoundError,),
     ),
     Operation(

@@ -10,11 +10,13 @@ from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.sync_run_handle import (
     STAGE,
+    published_timeout_message,
     result_timeout_message,
     seconds_of,
     update_timeout_message,
 )
 from holdfast.hosts.execution.artifacts import ArtifactInfo
+from holdfast.hosts.http.operations import PageQuery
 from holdfast.hosts.http.outcomes import RunOutcome, UpdateState
 from holdfast.hosts.http.output_reads import (
     AiCallPage,
@@ -25,6 +27,7 @@ from holdfast.hosts.http.output_reads import (
     ArtifactsQuery,
     ProgressList,
 )
+from holdfast.hosts.http.published_reads import PublishedItem, PublishedPage
 from holdfast.hosts.http.run_actions import (
     Arguments,
     Message,
@@ -80,7 +83,7 @@ from holdfast.ports.durations import Duration
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 from holdfast.ports.records.run import TERMINAL, RunStatus
-from holdfast.ports.validation import TEXT, check, integer
+from holdfast.ports.validation import TEXT, TRUTH, check, integer
 
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
@@ -684,6 +687,76 @@ class SyncRemoteRunHandle(Generic[Out]):
         check("published", TEXT, name=name)
         found = self._server.call("run.published", PlainValue, {**self._path(), "name": name})
         return None if found.value is None else decoded(found.value, type)
+
+    @overload
+    def published_values(self, name: str, /, *, follow: bool = False) -> Iterator[object]: ...
+    @overload
+    def published_values(self, name: str, type: TypeForm[T], /, *, follow: bool = False) -> Iterator[T]: ...
+    def published_values(self, name: str, type: Any = object, /, *, follow: bool = False) -> Iterator[object]:
+        """Return the values that the function has published under a name, in order.
+
+        If several were published under one name before a row was recorded, only the last of them was stored. Of those
+        that are stored, none is lost or repeated: after a lost connection, the stream continues after the last one.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the values; plain JSON if omitted.
+            follow: Whether to wait for further values until the run has ended, with its next generations.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: A value does not have this type.
+        """
+        check("published_values", TEXT, name=name)
+        check("published_values", TRUTH, follow=follow)
+        return self._published_values(name, type, follow=follow)
+
+    def _published_values(self, name: str, type: Any, *, follow: bool) -> Iterator[object]:
+        path = {**self._path(), "name": name}
+        if not follow:
+            for one in self._server.pages("run.published_values", PublishedPage, path, PageQuery(), None):
+                yield decoded(one.value, type)
+            return
+        for frame in self._server.events("run.published_values", path, PageQuery()):
+            if not frame.is_end:
+                yield decoded(structured("the stream", frame.data, PublishedItem).value, type)
+
+    @overload
+    def wait_for_published(self, name: str, /, *, timeout: Duration | None = None) -> object: ...
+    @overload
+    def wait_for_published(
+        self, name: str, type: TypeForm[T], /, *, timeout: Duration | None = None
+    ) -> T | None: ...
+    def wait_for_published(
+        self, name: str, type: Any = object, /, *, timeout: Duration | None = None
+    ) -> object:
+        """Wait until the function has published a value under a name, and return the latest one.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the value; plain JSON if omitted.
+            timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
+
+        Returns:
+            The value; None if the run has ended without one.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: The value does not have this type.
+            TimeoutError: There is no value within `timeout`. The run continues.
+            InvalidArgumentError: `timeout` is not a duration.
+        """
+        check("wait_for_published", TEXT, name=name)
+        waiter = SyncWaiter(seconds_of(timeout, "wait_for_published"))
+        path, query = {**self._path(), "name": name}, PageQuery(limit=1)
+        while (wait := waiter.next_wait()) is not None:
+            page = self._server.call("run.published_values", PublishedPage, path, query=query, wait=wait)
+            if page.items:
+                return self.published(name, type)
+            if page.ended:
+                return None
+            query = attrs.evolve(query, after=page.place)
+        raise TimeoutError(published_timeout_message(self.id, name, timeout))
 
     def remove(self) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.
