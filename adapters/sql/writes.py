@@ -9,7 +9,8 @@ from holdfast.adapters.sql.queries.runs import annotation_rows, attribute_rows, 
 from holdfast.adapters.sql.rows import Row, stream_head_values
 from holdfast.adapters.sql.statements import ColumnUpdate, Writes
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.tables import ANNOTATIONS, JOBS, RUNS, STREAMS
+from holdfast.ports.records.history import LOG, OutputRow
+from holdfast.ports.tables import ANNOTATIONS, JOBS, OUTPUT, RUNS, STREAMS
 
 WritePlan: TypeAlias = Sequence[tuple[Write, Sequence[Row]]]
 """Statements in their order, each with the rows that it writes."""
@@ -30,8 +31,13 @@ def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
             steps += _writes_of_sets_of_jobs(net, writes)
         if deleted := net.deleted.get(table):
             steps.append((of_table.delete, _key_rows(deleted)))
+        if table is OUTPUT and writes.log_locks is not None:
+            steps.append((writes.log_locks, _logged_runs(net)))
         if inserted := net.inserted.get(table):
-            steps.append((of_table.insert, [of_table.values(inserted[key]) for key in sorted(inserted)]))
+            keys = sorted(
+                inserted, key=None if table is not OUTPUT else lambda key: _line_order(inserted[key])
+            )
+            steps.append((of_table.insert, [of_table.values(inserted[key]) for key in keys]))
         if table is RUNS:
             steps += (
                 (writes.attributes, _attributes(net)),
@@ -61,6 +67,19 @@ def _writes_of_sets_of_jobs(net: NetChanges, writes: Writes) -> Iterable[tuple[W
         (writes.closed_runs, _key_rows(net.closed_runs)),
         (writes.closed_nodes, _key_rows(net.closed_nodes)),
     )
+
+
+def _line_order(note: OutputRow) -> tuple[str, int, str]:
+    """Return by what log lines are numbered that are stored together."""
+    return note.run, note.at, note.id
+
+
+def _logged_runs(net: NetChanges) -> Sequence[Row]:
+    """Return the runs to which log lines are added."""
+    return [
+        (run,)
+        for run in sorted({one.run for one in net.inserted.get(OUTPUT, {}).values() if one.kind == LOG})
+    ]
 
 
 def _blocked_runs(net: NetChanges) -> Sequence[Row]:

@@ -2,7 +2,6 @@
 """The handle to one run of a server, for synchronous code."""
 
 from collections.abc import Iterator, Mapping
-from time import sleep
 from typing import Any, Generic, Literal, Unpack, cast, overload
 
 import attrs
@@ -16,6 +15,7 @@ from holdfast.hosts.client.sync_run_handle import (
     update_timeout_message,
 )
 from holdfast.hosts.execution.artifacts import ArtifactInfo
+from holdfast.hosts.http.log_events import LINE
 from holdfast.hosts.http.operations import PageQuery
 from holdfast.hosts.http.outcomes import RunOutcome, UpdateState
 from holdfast.hosts.http.output_reads import (
@@ -70,7 +70,7 @@ from holdfast.hosts.inspection.ai_calls import AiCallFilter, AiCallInfo, AiTotal
 from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.children import ChildInfo, ChildOptions
 from holdfast.hosts.inspection.filters import check_names, checked_limit
-from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions, ProgressInfo
+from holdfast.hosts.inspection.logs import LogLine, LogOptions, ProgressInfo
 from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.run_info import RunEvent
 from holdfast.hosts.inspection.why import RunReasons, WaitReason
@@ -469,7 +469,8 @@ class SyncRemoteRunHandle(Generic[Out]):
         """Return the log lines of the run's stages, in order of time. They are read page by page.
 
         Args:
-            follow: Wait for further lines until the run ends. A line arrives within about two seconds.
+            follow: Wait for further lines until the run ends. A line arrives within about three seconds. Each is
+                returned once, in the order in which they were stored, also over lost connections, and over reruns.
             options: Filters: `level`, `stage`, `item` and `after`. See `LogOptions`.
 
         Raises:
@@ -478,14 +479,13 @@ class SyncRemoteRunHandle(Generic[Out]):
         """
         check_names(cast("dict[str, object]", options), LogOptions, "logs")
         query = LogQuery(**options)
-        while True:
-            is_over = not follow or (self.details()).status in TERMINAL
+        if not follow:
             for line in self._server.pages("run.logs", LogPage, self._path(), query, None):
-                query = attrs.evolve(query, after=line.cursor)
                 yield line
-            if is_over:
-                return
-            sleep(FOLLOW_INTERVAL)
+            return
+        for frame in self._server.events("run.logs", self._path(), query):
+            if frame.type == LINE:
+                yield structured("the stream", frame.data, LogLine)
 
     def cancel(self, *, reason: str = "") -> RunChanged:
         """Cancel the run. It may clean up first. Does nothing if it has ended.
