@@ -9,7 +9,7 @@ from holdfast.adapters.sql.queries.runs import annotation_rows, attribute_rows, 
 from holdfast.adapters.sql.rows import Row, stream_head_values
 from holdfast.adapters.sql.statements import ColumnUpdate, Writes
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.records.history import LOG, OutputRow
+from holdfast.ports.records.history import LOG
 from holdfast.ports.tables import ANNOTATIONS, JOBS, OUTPUT, RUNS, STREAMS
 
 WritePlan: TypeAlias = Sequence[tuple[Write, Sequence[Row]]]
@@ -34,9 +34,7 @@ def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
         if table is OUTPUT and writes.log_locks is not None:
             steps.append((writes.log_locks, _logged_runs(net)))
         if inserted := net.inserted.get(table):
-            keys = sorted(
-                inserted, key=None if table is not OUTPUT else lambda key: _line_order(inserted[key])
-            )
+            keys = _in_order_of_lines(net) if table is OUTPUT else sorted(inserted)
             steps.append((of_table.insert, [of_table.values(inserted[key]) for key in keys]))
         if table is RUNS:
             steps += (
@@ -69,9 +67,10 @@ def _writes_of_sets_of_jobs(net: NetChanges, writes: Writes) -> Iterable[tuple[W
     )
 
 
-def _line_order(note: OutputRow) -> tuple[str, int, str]:
-    """Return by what log lines are numbered that are stored together."""
-    return note.run, note.at, note.id
+def _in_order_of_lines(net: NetChanges) -> Sequence[tuple[str, str]]:
+    """Return the keys of new output, in the order in which log lines are numbered that are stored together."""
+    notes = net.inserted.get(OUTPUT, {})
+    return sorted(notes, key=lambda key: (notes[key].run, notes[key].at, notes[key].id))
 
 
 def _logged_runs(net: NetChanges) -> Sequence[Row]:

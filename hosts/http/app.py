@@ -477,9 +477,9 @@ class HttpServer:
 
         def begin() -> None:
             invocation = prepare()
-            if depends is not None:
+            if (state := depends) is not None:
                 key = compact([operation.name, dict(invocation.path)])
-                self._shared.watch(watcher, key, lambda: self._limited(partial(depends, invocation)))
+                self._shared.watch(watcher, key, lambda: self._limited(partial(state, invocation)))
                 return
             key = _view_of(operation, invocation)
             is_of_run = "run_id" in invocation.path

@@ -160,13 +160,18 @@ def _named(call: Call[Any] | tuple[str, object]) -> tuple[Call[Any] | str, objec
     """Return a call, or a name and its input. InvalidArgumentError if it is neither."""
     if isinstance(call, Call):
         return call, None
-    given = cast("object", call)
-    if isinstance(given, tuple):
-        pair = cast("tuple[object, ...]", given)
-        if len(pair) == 2 and isinstance(pair[0], str):
-            return pair[0], pair[1]
-    check_call(given)
-    raise AssertionError(given)  # pragma: no cover  # only a call passes
+    if (pair := _pair_of(call)) is not None:
+        return pair
+    check_call(call)
+    raise AssertionError(call)  # pragma: no cover  # only a call passes
+
+
+def _pair_of(given: object) -> tuple[str, object] | None:
+    """Return a name and what belongs to it, if that is what was passed."""
+    if not isinstance(given, tuple):
+        return None
+    pair = cast("tuple[object, ...]", given)
+    return (pair[0], pair[1]) if len(pair) == 2 and isinstance(pair[0], str) else None
 
 
 def _new_call(call: Call[Any] | str, input: object, version: str | None) -> NewCall:
@@ -225,13 +230,13 @@ def update_of(
     """Return the name of an update and its arguments as plain JSON. InvalidArgumentError if it is something else."""
     if isinstance(update, UpdateCall):
         return update.update, cast("dict[str, object]", parse(update.arguments))
-    given = cast("object", update)
-    if isinstance(given, tuple):
-        pair = cast("tuple[object, ...]", given)
-        if len(pair) == 2 and isinstance(pair[0], str):
-            return pair[0], arguments_of(cast("Mapping[str, object] | None", pair[1]))
+    if (pair := _pair_of(update)) is not None:
+        return pair[0], arguments_of(cast("Mapping[str, object] | None", pair[1]))
     raise refused(
-        "update_with_start", "update", given, 'an update with its arguments, or ("Cart.add", {"item": "tea"})'
+        "update_with_start",
+        "update",
+        update,
+        'an update with its arguments, or ("Cart.add", {"item": "tea"})',
     )
 
 

@@ -62,7 +62,7 @@ CALLS: Final[Mapping[str, Sent]] = {
     "namespace.get": lambda client, _, __: client.namespaces.describe("other"),
     "namespace.delete": lambda client, _, __: client.namespaces.delete("other", purge=True),
     "run.start": lambda client, _, __: client.start("report", 1, deadline=60, start_at=THEN),
-    "run.start_all": lambda client, _, __: client.start_all([("report", 1), report(2)], queue="fast"),
+    "run.start_all": lambda client, _, __: client.start_all([("report", 1), ("report", 2)], queue="fast"),
     "run.update_with_start": lambda client, _, __: client.update_with_start(
         ("report", 1), ("Board.move", {"to": "e4"}), id="a/3", timeout=5
     ),

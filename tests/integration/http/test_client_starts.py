@@ -168,7 +168,7 @@ def test_a_request_has_as_many_calls_as_a_server_takes(
     engine.core.connect()
     dispatch = engine.core.kernel.dispatch_many
 
-    def noted(commands: list[RunCreate]) -> object:
+    def noted(commands: list[RunCreate | RunUpdate]) -> object:
         if commands and isinstance(commands[0], RunCreate):
             batches.append([command.idempotency_key for command in commands])
         return dispatch(commands)
@@ -199,12 +199,12 @@ def test_all_calls_are_checked_before_any_is_stored(client: SyncClient, engine: 
         with pytest.raises(error):
             client.start_all(calls)
     with pytest.raises(InvalidArgumentError, match="a server does not take 'overrides'"):
-        client.start_all([double(1)], overrides=[])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        client.start_all([double(1)], overrides=[])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     with pytest.raises(InvalidArgumentError, match="start_all"):
-        client.start_all([double(1)], id="one")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        client.start_all([double(1)], id="one")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     for one in (double, ("double",), (1, 2), "double"):
         with pytest.raises(InvalidArgumentError, match="expects the call of a workflow"):
-            client.start_all([double(1), one])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+            client.start_all([double(1), one])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert ids(engine) == set()
 
 
@@ -317,7 +317,7 @@ def test_a_refused_update_starts_nothing(client: SyncClient, engine: Engine) -> 
     with pytest.raises(InvalidArgumentError, match="an update with its arguments"):
         client.update_with_start(shop("ann"), "Cart.add", id="one")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="expects the call of a workflow"):
-        client.update_with_start("shop", Cart.add("tea"), id="one")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        client.update_with_start("shop", Cart.add("tea"), id="one")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(InvalidValueError):
         client.update_with_start(("shop", {"owner": 1}), Cart.add("tea"), id="one")
     assert ids(engine) == set()

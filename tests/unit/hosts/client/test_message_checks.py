@@ -7,6 +7,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.channel_discovery import channels_of
@@ -115,17 +116,21 @@ class LoudMapping(Mapping[str, Any]):
     def __init__(self, **channels: Channel[str]) -> None:
         self.channels = channels
 
+    @override
     def __getitem__(self, name: str) -> Any:
         raise AssertionError("it was read")
 
+    @override
     def __iter__(self) -> Iterator[str]:
         raise AssertionError("it was iterated over")
 
+    @override
     def __len__(self) -> int:
         raise AssertionError("it was counted")
 
 
 class LoudList(list[Channel[str]]):
+    @override
     def __iter__(self) -> Iterator[Channel[str]]:
         raise AssertionError("it was iterated over")
 
