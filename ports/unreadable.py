@@ -262,7 +262,7 @@ def _options(text: str) -> None:
 
 def _batch(text: str) -> None:
     found = _object(text)
-    numbers: list[object] = [found["number"], found["read_at"]]
+    numbers: list[object] = [found["number"], found["read_at"], found.get("passed_over", 0)]
     for run, after, last, skipped in cast("list[list[object]]", found["streams"]):
         numbers += [after, last]
         if not isinstance(run, str) or not isinstance(skipped, str | None):

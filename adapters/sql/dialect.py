@@ -95,6 +95,9 @@ class Write:
         return self.sql, {"rows": encode_rows(self.columns, rows)}
 
 
+NO_COLUMNS: Final[Mapping[str, str]] = {}
+
+
 class Dialect(Protocol):
     """A dialect of SQL."""
 
@@ -159,8 +162,20 @@ class Dialect(Protocol):
         *,
         on_conflict: OnConflict | None = None,
         own: Sequence[str] = (),
+        derived: Mapping[str, str] = NO_COLUMNS,
     ) -> Write:
-        """Return the statement that inserts rows. `own` names the columns in which rows of a batch usually differ."""
+        """Return the statement that inserts rows.
+
+        `own` names the columns in which rows of a batch usually differ. `derived` has the SQL of columns that the
+        statement computes, in which a row is `new`.
+        """
+        ...
+
+    def lock_logs(self) -> Write | None:
+        """Return the statement that lets no other transaction store log lines of these runs before this one has ended.
+
+        It locks no row. None if there is only one writer anyway.
+        """
         ...
 
     def insert_annotation_texts(self) -> Write:

@@ -1,21 +1,24 @@
 """The writes of transactions, built once per database."""
 
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.dialect import Dialect, OnConflict, Write, upsert
+from holdfast.adapters.sql.dialect import NO_COLUMNS, Dialect, OnConflict, Write, upsert
 from holdfast.adapters.sql.narrow_updates import NARROW
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.columns import COLUMNS, ColumnMap
 from holdfast.ports.changes import AnyTable
+from holdfast.ports.records.history import LOG
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.limits import WhenFull
 from holdfast.ports.records.run import ClosePolicy
-from holdfast.ports.tables import HISTORY, JOBS, OF_RUNS, RUNS, TABLES, OnInsert
+from holdfast.ports.tables import HISTORY, JOBS, OF_RUNS, OUTPUT, RUNS, TABLES, OnInsert
 
 _NEVER_UPDATED: Final[Mapping[AnyTable, Sequence[str]]] = {RUNS: ("rerun_of", "rerun_from", "inherited")}
 """Columns besides key and unique name that no update writes."""
@@ -25,6 +28,14 @@ _DIFFERENT: Final[Mapping[AnyTable, Sequence[str]]] = {
     HISTORY: ("run", "number", "payload"),
 }
 """The columns in which new rows of a batch usually differ (see `Dialect.insert`)."""
+_DERIVED: Final[Mapping[AnyTable, Mapping[str, str]]] = {
+    OUTPUT: {
+        "log_number": f"CASE WHEN new.kind = '{LOG}' THEN coalesce((SELECT max(old.log_number) "
+        f"FROM holdfast_attempt_output AS old WHERE old.run = new.run AND old.kind = '{LOG}'), 0) "
+        "+ row_number() OVER (PARTITION BY new.run, new.kind ORDER BY new.at, new.id) END"
+    }
+}
+"""Columns that no record has, with their SQL."""
 _CANCELLING: Final = (
     "kind = 'cancel', state = 'queued', wake_at = NULL, attempts = 0, session = NULL, leased_at = NULL, "
     "lost_attempts = 0, check_after = NULL, give_up_at = NULL"
@@ -99,6 +110,8 @@ class Writes:
     closed_nodes: Write
     """Deletes the jobs of nodes."""
     stream_heads: Write
+    log_locks: Write | None
+    """Locks the logs of runs, before lines are added to them."""
 
 
 def writes_for(dialect: Dialect) -> Writes:
@@ -130,6 +143,7 @@ def writes_for(dialect: Dialect) -> Writes:
         stream_heads=dialect.insert(
             tables.outbox, rows.STREAM_HEAD, on_conflict=OnConflict(("sink", "run"), _ADVANCE_STREAM)
         ),
+        log_locks=dialect.lock_logs(),
     )
 
 
@@ -142,7 +156,13 @@ def _table_writes(dialect: Dialect, table: AnyTable) -> TableWrites:
     own, on_conflict = _DIFFERENT.get(table, ()), _on_conflict(table, key, mapped.columns)
     return TableWrites(
         dialect.delete(mapped.table, key),
-        dialect.insert(mapped.table, mapped.columns, own=own, on_conflict=on_conflict),
+        dialect.insert(
+            mapped.table,
+            mapped.columns,
+            own=own,
+            on_conflict=on_conflict,
+            derived=_DERIVED.get(table, NO_COLUMNS),
+        ),
         rows.VALUES.get(mapped.record) or rows.values_of(mapped.record, mapped.columns),
         tuple(
             _column_update(mapped, dialect.update(mapped.table, key, columns), is_widest=columns is changing)

@@ -9,7 +9,8 @@ from holdfast.adapters.sql.queries.runs import annotation_rows, attribute_rows, 
 from holdfast.adapters.sql.rows import Row, stream_head_values
 from holdfast.adapters.sql.statements import ColumnUpdate, Writes
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.tables import ANNOTATIONS, JOBS, RUNS, STREAMS
+from holdfast.ports.records.history import LOG
+from holdfast.ports.tables import ANNOTATIONS, JOBS, OUTPUT, RUNS, STREAMS
 
 WritePlan: TypeAlias = Sequence[tuple[Write, Sequence[Row]]]
 """Statements in their order, each with the rows that it writes."""
@@ -30,8 +31,11 @@ def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
             steps += _writes_of_sets_of_jobs(net, writes)
         if deleted := net.deleted.get(table):
             steps.append((of_table.delete, _key_rows(deleted)))
+        if table is OUTPUT and writes.log_locks is not None:
+            steps.append((writes.log_locks, _logged_runs(net)))
         if inserted := net.inserted.get(table):
-            steps.append((of_table.insert, [of_table.values(inserted[key]) for key in sorted(inserted)]))
+            keys = _in_order_of_lines(net) if table is OUTPUT else sorted(inserted)
+            steps.append((of_table.insert, [of_table.values(inserted[key]) for key in keys]))
         if table is RUNS:
             steps += (
                 (writes.attributes, _attributes(net)),
@@ -61,6 +65,20 @@ def _writes_of_sets_of_jobs(net: NetChanges, writes: Writes) -> Iterable[tuple[W
         (writes.closed_runs, _key_rows(net.closed_runs)),
         (writes.closed_nodes, _key_rows(net.closed_nodes)),
     )
+
+
+def _in_order_of_lines(net: NetChanges) -> Sequence[tuple[str, str]]:
+    """Return the keys of new output, in the order in which log lines are numbered that are stored together."""
+    notes = net.inserted.get(OUTPUT, {})
+    return sorted(notes, key=lambda key: (notes[key].run, notes[key].at, notes[key].id))
+
+
+def _logged_runs(net: NetChanges) -> Sequence[Row]:
+    """Return the runs to which log lines are added."""
+    return [
+        (run,)
+        for run in sorted({one.run for one in net.inserted.get(OUTPUT, {}).values() if one.kind == LOG})
+    ]
 
 
 def _blocked_runs(net: NetChanges) -> Sequence[Row]:

@@ -22,7 +22,7 @@ from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, RunCreate, RunCreated
+from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, RunCreate
 from holdfast.kernel.commands.codec import command_json
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.actors import ACTOR, Actor
@@ -160,25 +160,34 @@ class Client(Dispatcher):
         (command,) = self._starting.commands(((call, options.get("idempotency_key")),), options)
         return command
 
-    def start_plan(self, plan: Plan, text: str, options: StartOptions) -> RunCreated:
-        """Start a run of a plan, whose code this process lacks, with an input as JSON text. Raises what starts raise.
+    def create_of_plan(self, plan: Plan, text: str, options: StartOptions) -> RunCreate:
+        """Return the command that starts a plan, whose code this process lacks, with an input as JSON text.
 
-        Invalid options are refused here, and the input is not checked.
+        A client `with_plans` carries it out. Invalid options are refused here, and the input is not checked.
         """
         check_options(cast("dict[str, object]", options), StartOptions, "start")
-        command = self._starting.command_of(plan, text, options)
+        return self._starting.command_of(plan, text, options)
+
+    def with_plans(self, plans: Iterable[Plan]) -> Self:
+        """Return this client for starts of these plans, and of no others."""
         client = copy(self)
-        client.core = self.core.with_plans((plan,))
+        client.core = self.core.with_plans(plans)
         client._has_around = True  # it shares no transaction with starts by other kernels
-        return client.dispatch(command)
+        return client
 
     def create_all(self, calls: Iterable[Call[object]], options: StartAllOptions) -> list[RunCreate]:
         """Return the commands that start calls, as `create` does, with options that were checked.
 
         With an idempotency key, the n-th command has that key and `/n`.
         """
+        return self.create_numbered(enumerate(calls), options)
+
+    def create_numbered(
+        self, calls: Iterable[tuple[int, Call[object]]], options: StartAllOptions
+    ) -> list[RunCreate]:
+        """Return the commands of calls that have numbers, as `create_all` does of those that are counted from 0."""
         key = options.get("idempotency_key")
-        keyed = ((call, None if key is None else f"{key}/{number}") for number, call in enumerate(calls))
+        keyed = ((call, key_of_start(key, number)) for number, call in calls)
         return self._starting.commands(keyed, cast("StartOptions", options))
 
     def sent(self, signal: Signal, idempotency_key: str | None, run_id: str) -> ChannelMessage:
@@ -214,6 +223,11 @@ class Client(Dispatcher):
         # The same start, or message, sent again with its key must be the same command, blob included.
         run = _digest(idempotency_key) if idempotency_key else core.stores.ids.new()
         return core.payloads.put(text, BlobOwner(namespace=core.namespace, run=run, stage=what, epoch=0))
+
+
+def key_of_start(key: str | None, number: int) -> str | None:
+    """Return the idempotency key of one of several starts, counted from 0; None if they have none."""
+    return None if key is None else f"{key}/{number}"
 
 
 def _is_start(command: object) -> bool:

@@ -42,6 +42,7 @@ from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.records.values import Payload
+from holdfast.ports.tables import REPLIES
 
 T = TypeVar("T")
 
@@ -101,18 +102,32 @@ def store_update_with_start(
 ) -> tuple[RunCreated, StoredUpdate]:
     """Start a run, or find the one that the start returns, and store an update for it, in one transaction.
 
-    Without a key, the validator runs on a replay of the run that is active now, if there is one. Raises what a start
-    raises, and what `store_update` raises.
+    The validator runs on a replay of the run that is active now, if there is one. Raises what a start raises, and what
+    `store_update` raises.
     """
     client.core.connect()
     run_id, key = start.id or "", start.idempotency_key
+    update_key = None if key is None else _key_of_update(key)
     run = client.core.stores.persistence.read(FindRun(RunName(client.core.namespace, run_id)))
     # A repeated call with a key is not validated again: the run may be another generation by now.
-    active = None if run is None or run.status in TERMINAL or key is not None else run
-    command = _update_command(client, run_id, active, call, None if key is None else _key_of_update(key))
+    is_new = run is not None and run.status not in TERMINAL and not _is_stored(client.core, update_key)
+    try:
+        command = _update_command(client, run_id, run if is_new else None, call, update_key)
+    except HoldfastError:
+        if not _is_stored(client.core, update_key):  # else an earlier request was still under way
+            raise
+        command = _update_command(client, run_id, None, call, update_key)
     commands: tuple[Command[object], ...] = (start, command)
     created, updated = cast("tuple[RunCreated, RunUpdated]", tuple(client.dispatch_together(commands)))
     return created, StoredUpdate(run_id=run_id, run=updated.run, update=call.update, number=updated.number)
+
+
+def _is_stored(core: Core, key: str | None) -> bool:
+    """Return whether a command with this idempotency key has been carried out."""
+    if key is None:
+        return False
+    place = (core.namespace, key)
+    return bool(core.stores.persistence.transact(lambda tx: tx.get(REPLIES, [place])))
 
 
 def _key_of_update(key: str) -> str:

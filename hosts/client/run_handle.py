@@ -257,7 +257,8 @@ class RunHandle(Generic[Out]):
         """Return the log lines of the run's stages, in order of time. They are read page by page.
 
         Args:
-            follow: Wait for further lines until the run ends. A line arrives within about two seconds.
+            follow: Wait for further lines until the run ends. A line arrives within about two seconds. Each is returned
+                once, in the order in which they were stored.
             options: Filters: `level`, `stage`, `item` and `after`. See `LogOptions`.
 
         Raises:

@@ -6,7 +6,7 @@ from holdfast.hosts.client.client import Client
 from holdfast.hosts.inspection.workflows import RegisteredWorkflow, registered_workflows
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.options import StartOptions
-from holdfast.kernel.commands import RunCreated
+from holdfast.kernel.commands import RunCreate
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import compact
 from holdfast.ports.records.run import Run
@@ -24,12 +24,12 @@ def find_registered(core: Core, workflow: str, version: str | None = None) -> Re
     return max(found, key=lambda one: one.registered_at)
 
 
-def start_registered(
+def create_registered(
     client: Client, workflow: RegisteredWorkflow, data: object, options: StartOptions
-) -> RunCreated:
-    """Start a run of a registered workflow.
+) -> RunCreate:
+    """Return the command that starts a run of a registered workflow. A client with its plan carries it out.
 
-    Raises InvalidValueError, InvalidArgumentError for one that gathers starts, and what starts raise.
+    Raises InvalidValueError, InvalidArgumentError for one that gathers starts, and what commands of starts raise.
     """
     if workflow.plan.gather is not None:
         raise InvalidArgumentError(
@@ -42,7 +42,7 @@ def start_registered(
     workflow.check_input(given)
     for signal in options.get("signals", ()):
         workflow.check_signal(signal.channel, json.loads(signal.text))
-    return client.start_plan(workflow.plan, compact(given), options)
+    return client.create_of_plan(workflow.plan, compact(given), options)
 
 
 def check_registered_signal(core: Core, run: Run, channel: str, data: object) -> None:

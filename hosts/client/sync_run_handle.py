@@ -364,7 +364,8 @@ class SyncRunHandle(Generic[Out]):
         """Return the log lines of the run's stages, in order of time. They are read page by page.
 
         Args:
-            follow: Wait for further lines until the run ends. A line arrives within about two seconds.
+            follow: Wait for further lines until the run ends. A line arrives within about two seconds. Each is returned
+                once, in the order in which they were stored.
             options: Filters: `level`, `stage`, `item` and `after`. See `LogOptions`.
 
         Raises:
@@ -435,7 +436,7 @@ class SyncRunHandle(Generic[Out]):
 
     def log_reader(self, options: LogOptions) -> LogReader:
         """Return a reader of the run's log. Raises RunNotFoundError and InvalidFilterError."""
-        return LogReader(self._core, self._row().key, options)
+        return LogReader(self._core, self._row(), options)
 
     def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """Cancel the run. Does nothing if it has ended.

@@ -106,19 +106,18 @@ def read_batch(core: Core, name: str, after: SinkCursor | None, limit: int) -> S
         SinkNotFoundError: There is no such sink.
         SinkCursorError: Another batch was read since.
     """
-    batch = SinkBatch(items=(), next="")
+    found = _dispatch(core, name, after, reads_on=True, limit=limit)
     for _ in range(_EMPTY_MAX):
-        found = _dispatch(core, name, after, reads_on=True, limit=limit)
         end = SinkCursor(found.registration, found.number)
         items = tuple(_events(core, found, after))
         if items:
             # So that whoever goes on from it acknowledges the batch with the very read that makes the next one.
             items = (*items[:-1], attrs.evolve(items[-1], cursor=end.text))
-        batch = SinkBatch(items=items, next=end.text)
-        if items or not found.streams:
-            break
-        after = end  # it has only events of other types, or of runs that were removed
-    return batch
+        if items or not found.streams or _is_in(found, after):
+            return SinkBatch(items=items, next=end.text)
+        found = _pass_over(core, name, found, limit)  # it has only events of other types
+    # The last batch was not looked at: the client reads it from where it is.
+    return SinkBatch(items=(), next=SinkCursor(found.registration, found.number - bool(found.streams)).text)
 
 
 def acknowledge_batch(core: Core, name: str, cursor: SinkCursor) -> None:
@@ -176,6 +175,25 @@ def _dispatch(core: Core, name: str, after: SinkCursor | None, *, reads_on: bool
     if not batch.registration:
         raise SinkNotFoundError(name)
     return batch
+
+
+def _is_in(batch: OutboxBatch, after: SinkCursor | None) -> bool:
+    """Return whether a client has got events of a batch: its cursor is after one of them."""
+    return after is not None and after.stream is not None and after.number == batch.number
+
+
+def _pass_over(core: Core, name: str, batch: OutboxBatch, limit: int) -> OutboxBatch:
+    """Return the batch after one that has nothing for the client, under the same number."""
+    return core.kernel.dispatch(
+        OutboxRead(
+            namespace=core.namespace,
+            sink=name,
+            registration=batch.registration,
+            acknowledged=batch.number,
+            passes_over=batch.passed_over,
+            rows_max=limit,
+        )
+    )
 
 
 def _events(core: Core, batch: OutboxBatch, after: SinkCursor | None) -> Iterator[SinkEvent]:

@@ -87,7 +87,7 @@ from holdfast.hosts.http.request_record import RATE_LIMITED, RequestObserver, Re
 from holdfast.hosts.http.request_rights import authorise, check_csrf, check_origin, sees_values
 from holdfast.hosts.http.routes import address_of, routes_of
 from holdfast.hosts.http.server_parts import server_parts
-from holdfast.hosts.http.shared_reads import PolledSource, SharedReads, Watcher, id_of
+from holdfast.hosts.http.shared_reads import PolledSource, SharedReads, StateSource, Watcher, id_of
 from holdfast.hosts.http.table import OPERATIONS
 from holdfast.hosts.inspection.json_form import json_form
 from holdfast.hosts.inspection.run_info import find_run
@@ -412,7 +412,7 @@ class HttpServer:
         reread = operation.reread or partial(read_again, operation)
         watcher = Watcher(self._shared)
         try:
-            await self._watch(watcher, operation, lambda: invocation)
+            await self._watch(watcher, operation, lambda: invocation, operation.is_due)
             with self._reads.opened() as scope:
                 scope.deadline = anyio.current_time() + seconds
                 while not is_settled(reply) and await watcher.until_due(WAIT_SECONDS_MAX):
@@ -455,22 +455,31 @@ class HttpServer:
         if not first and reader.is_over:
             # By the standard of server-sent events, the client does not connect again.
             return Response(status_code=204)
-        if operation.is_due is None:
+        if (depends := operation.is_due or operation.stream_state) is None:
             source: Source = RowSource(cast("RowReader", reader), listener)
         else:
             watcher = Watcher(self._shared)
-            await self._watch(watcher, operation, prepare)
-            source = PolledSource(reader, watcher)
+            await self._watch(watcher, operation, prepare, depends)
+            source = (PolledSource if depends is operation.is_due else StateSource)(reader, watcher)
         return EventStream(source, frames(first), self._reads, check, operation.reconnect, reads)
 
-    async def _watch(self, watcher: Watcher, operation: Operation, prepare: Prepare) -> None:
-        """Let a watcher watch the answer of an operation as its principal sees it, or whether events are due."""
+    async def _watch(
+        self,
+        watcher: Watcher,
+        operation: Operation,
+        prepare: Prepare,
+        depends: Callable[[Invocation[Any, Any]], object] | None = None,
+    ) -> None:
+        """Let a watcher watch what the events of a stream depend on; without that, the answer of an operation.
+
+        The answer is watched as its principal sees it.
+        """
 
         def begin() -> None:
             invocation = prepare()
-            if (is_due := operation.is_due) is not None:
+            if (state := depends) is not None:
                 key = compact([operation.name, dict(invocation.path)])
-                self._shared.watch(watcher, key, lambda: self._limited(partial(is_due, invocation)))
+                self._shared.watch(watcher, key, lambda: self._limited(partial(state, invocation)))
                 return
             key = _view_of(operation, invocation)
             is_of_run = "run_id" in invocation.path

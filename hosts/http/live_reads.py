@@ -115,7 +115,8 @@ async def while_connected(call: Callable[[], T], receive: Receive, reads: Caller
 
 async def abandoned(reads: CallerReads) -> None:
     """Stop the reads of a client that has left. Not in one of the threads that such reads may hold all of."""
-    await result_in_thread(reads.abandon)
+    if not reads.abandon_unless_reading():
+        await result_in_thread(reads.abandon)
 
 
 async def disconnected(receive: Receive) -> None:

@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document of the operations, made from their table and the classes that they name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any, Final
 
@@ -10,11 +10,9 @@ from holdfast.hosts.http.authentication.cookies import HOST_NAME
 from holdfast.hosts.http.downloads import Download
 from holdfast.hosts.http.operations import Access, Hint, Nothing, Operation, Reach, Table, Text
 from holdfast.hosts.http.problems import MEDIA_TYPE, REQUEST_CODES, Problem, status_of
-from holdfast.hosts.http.run_events import GenerationStarted, RunEnded
 from holdfast.hosts.http.schemas import Schema, SchemaWriter, description_of, meanings_of, summary_of
 from holdfast.hosts.http.shared_reads import CHANGED
 from holdfast.hosts.inspection.json_form import keys_of
-from holdfast.hosts.inspection.run_info import RunEvent
 from holdfast.ports.errors import (
     ForeignOriginError,
     HoldfastError,
@@ -227,14 +225,10 @@ def _responses(operation: Operation, writer: SchemaWriter) -> Schema:
             )
             content["text/event-stream"] = {"schema": {"type": "string", "description": text}}
         elif operation.can_stream:
-            for cls in (RunEvent, GenerationStarted, RunEnded):
+            for cls in operation.events.values():
                 writer.reference(cls)
             content["text/event-stream"] = {
-                "schema": {
-                    "type": "string",
-                    "description": "The data of an event is a RunEvent; of `generation` a GenerationStarted, and of "
-                    "`end` a RunEnded.",
-                }
+                "schema": {"type": "string", "description": _events(operation.events)}
             }
         headers: Schema = {}
         if operation.method == "GET" and operation.reply is not Text:
@@ -257,6 +251,21 @@ def _responses(operation: Operation, writer: SchemaWriter) -> Schema:
             "content": {MEDIA_TYPE: {"schema": writer.reference(Problem)}},
         }
     return dict(sorted(found.items()))
+
+
+def _events(events: Mapping[str, type]) -> str:
+    """Return a sentence about the data of events."""
+    (first, cls), *others = events.items()
+    named = f" `{first}`" if first else ""
+    return (
+        "; ".join(
+            (
+                f"The data of an event{named} is a {cls.__name__}",
+                *(f"of `{one}` a {of.__name__}" for one, of in others),
+            )
+        )
+        + "."
+    )
 
 
 def _reply(operation: Operation, writer: SchemaWriter, media_type: str) -> Schema:

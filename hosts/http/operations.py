@@ -232,9 +232,14 @@ class Operation(Generic[Q, B, R]):
     stream: Callable[[Invocation[Q, B], str | None], EventReader] | None = None
     """Returns a reader of its events, given the `Last-Event-ID`. None: an answer that can wait for a change is watched,
     others can't be streamed."""
+    events: Mapping[str, type] = attrs.field(factory=dict[str, type])
+    """The classes of the data of the events of a stream of its own, by their types; of "", of all others."""
     is_due: Callable[[Invocation[Q, B]], bool] | None = None
     """Returns whether its stream, or its answer after a wait, may have something new. It is cheap, and called once a
     second for all who wait for the same path. None: a `RowReader` says for which history row to wait."""
+    stream_state: Callable[[Invocation[Q, B]], object] | None = None
+    """Returns JSON data that differ whenever its stream has something new. Called once a second for all who follow the
+    same path. None: `is_due` or a history row says so."""
     changes_without_rows: bool = False
     """Whether the document of a run changes though its history does not grow: it is read once a second then too."""
     reconnect: int = 1_000

@@ -65,6 +65,15 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import compact, parse
 from holdfast.ports.records.run import RunStatus
 
+UPDATE_ERRORS: Final = (
+    UpdateRefusedError,
+    NotExposedError,
+    UpdateRejectedError,
+    UpdateFailedError,
+    UpdateLostError,
+    QueryFailedError,
+)
+"""What an update raises beside what any command does."""
 _PLAIN: Final = CallForm(
     what="a call", signature=inspect.Signature(), hints={}, arguments=object, output=object
 )
@@ -309,16 +318,20 @@ def send_update(call: Invocation[Nothing, Arguments]) -> UpdateState:
     With `Prefer: wait=N`, the answer waits for the reply of the update. Repeating the request with its
     `Idempotency-Key` waits on.
     """
-    update = UpdateCall[object](
-        update=call.path["name"], arguments=compact(call.body.arguments), form=_PLAIN, checked=False
-    )
+    update = plain_update(call.path["name"], call.body.arguments)
     run = find_run(call.engine.core, call.path["run_id"])
     stored = store_update(call.engine.client, run, update, call.idempotency_key)
     state = UpdateState(run_id=stored.run_id, run=stored.run, update=stored.update, number=stored.number)
-    return _with_reply(call, state)
+    return with_reply(call, state)
 
 
-def _with_reply(call: Invocation[Nothing, Arguments], state: UpdateState) -> UpdateState:
+def plain_update(name: str, arguments: Mapping[str, object]) -> UpdateCall[object]:
+    """Return an update with arguments that are plain JSON, which its function checks."""
+    return UpdateCall[object](update=name, arguments=compact(arguments), form=_PLAIN, checked=False)
+
+
+def with_reply(call: Invocation[Nothing, Any], state: UpdateState) -> UpdateState:
+    """Return a stored update with its reply, if it has been carried out. Raises what it has raised."""
     stored = StoredUpdate(run_id=state.run_id, run=state.run, update=state.update, number=state.number)
     text = UpdateReplyReader(call.engine.core, stored).read_reply()
     return state if text is None else attrs.evolve(state, is_done=True, reply=parse(text))
@@ -459,17 +472,8 @@ OPERATIONS: Final[Table] = (
         hint=Hint.CHANGES,
         idempotent=True,
         wait=Wait.REPLY,
-        reread=_with_reply,
-        errors=(
-            RunNotFoundError,
-            UpdateRefusedError,
-            NotExposedError,
-            UpdateRejectedError,
-            UpdateFailedError,
-            UpdateLostError,
-            InvalidValueError,
-            IdempotencyConflictError,
-        ),
+        reread=with_reply,
+        errors=(RunNotFoundError, InvalidValueError, IdempotencyConflictError, *UPDATE_ERRORS),
     ),
     Operation(
         name="run.query",

@@ -106,6 +106,12 @@ class HistoryReader:
         return HistoryEvent(id=f"{self._run.generation}/{row.number}", type=row.type, data=data)
 
 
+def place_in(text: str) -> tuple[int, int] | None:
+    """Return the generation and the row that a text such as `1/20` names; None if it names none."""
+    found = _PLACE.fullmatch(text)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
 def history_reader(
     core: Core, run_id: str, *, generation: int | None, after: int, last: str | None, sees_values: bool
 ) -> HistoryReader:
@@ -115,10 +121,10 @@ def history_reader(
     """
     row = after
     if last is not None:
-        found = _PLACE.fullmatch(last)
+        found = place_in(last)
         if found is None:
             raise HttpError("invalid_request", "Last-Event-ID is not <generation>/<row>")
-        generation, row = int(found[1]), int(found[2])
+        generation, row = found
         if generation == 0:
             raise RunNotFoundError(run_id, generation)
     return HistoryReader(core, find_run(core, run_id, generation), row, sees_values=sees_values)

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from holdfast.hosts.http.log_events import LINE, LogEvents, log_events, log_state
 from holdfast.hosts.http.operations import (
     NAMESPACE,
     RUN,
@@ -20,7 +21,7 @@ from holdfast.hosts.http.operations import (
 )
 from holdfast.hosts.http.outcomes import RunOutcome, outcome_of
 from holdfast.hosts.http.principals import Scope
-from holdfast.hosts.http.run_events import HistoryReader, history_reader
+from holdfast.hosts.http.run_events import GenerationStarted, HistoryReader, RunEnded, history_reader
 from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.children import ChildInfo
 from holdfast.hosts.inspection.filters import CountOptions, FilterOptions, run_filter
@@ -337,15 +338,30 @@ def list_children(call: Invocation[ChildrenQuery, Nothing]) -> ChildPage:
 def read_log(call: Invocation[LogQuery, Nothing]) -> LogPage:
     """Read the log lines of a run.
 
-    As a stream, it has the whole page whenever lines are added to it, in their places: a worker may store a line later
-    than lines that follow it.
+    As a stream, it has each line once, with the type `line` and the id `<generation>/<number>`, in the order in which
+    the lines were stored: a worker may store a line later than lines that were logged after it. It continues into later
+    generations. `generation` announces the lines of another generation. `end` is sent when the run has ended and all
+    lines were sent. A client that reconnects then gets 204. `limit` does not count.
     """
-    query = call.query
+    items, last = page_of(call.run.logs(**_log_options(call.query)), call.query.limit)
+    return LogPage(items=items, next=None if last is None else last.cursor)
+
+
+def stream_log(call: Invocation[LogQuery, Nothing], last: str | None) -> LogEvents:
+    """Return a reader of the log as events."""
+    return log_events(call.engine.core, call.path["run_id"], last, _log_options(call.query))
+
+
+def state_of_log(call: Invocation[LogQuery, Nothing]) -> object:
+    """Return what differs whenever the stream of the log has something new."""
+    return log_state(call.engine.core, call.path["run_id"])
+
+
+def _log_options(query: LogQuery) -> LogOptions:
     options = LogOptions(stage=query.stage, item=query.item, after=query.after)
     if query.level is not None:
         options["level"] = query.level
-    items, last = page_of(call.run.logs(**options), query.limit)
-    return LogPage(items=items, next=None if last is None else last.cursor)
+    return options
 
 
 def list_annotations(call: Invocation[AnnotationsQuery, Nothing]) -> AnnotationPage:
@@ -439,6 +455,7 @@ OPERATIONS: Final[Table] = (
         handler=get_history,
         wait=Wait.ROWS,
         stream=stream_history,
+        events={"": RunEvent, "generation": GenerationStarted, "end": RunEnded},
         errors=(RunNotFoundError,),
     ),
     Operation(
@@ -461,6 +478,9 @@ OPERATIONS: Final[Table] = (
         reply=LogPage,
         handler=read_log,
         wait=Wait.CHANGE,
+        stream=stream_log,
+        stream_state=state_of_log,
+        events={LINE: LogLine, "generation": GenerationStarted, "end": RunEnded},
         changes_without_rows=True,
         errors=(RunNotFoundError, InvalidFilterError),
     ),

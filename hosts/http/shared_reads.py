@@ -149,6 +149,10 @@ class Watcher:
             return True
         return False
 
+    async def until_changed(self, seconds: float) -> bool:
+        """Wait until there is a version that was not there at the last call. Return whether there is, in time."""
+        return await self.next(seconds) != ""
+
     def _has_changed(self) -> bool:
         return self.newest.id != self.seen
 
@@ -174,6 +178,33 @@ class PolledSource:
         if self.is_over or not await self._watcher.until_due(seconds):
             return ""
         return frames(await in_thread(self._reader.read))
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._watcher.close()
+
+
+class StateSource:
+    """The events that a reader finds whenever a state has changed (see `Operation.stream_state`)."""
+
+    def __init__(self, reader: EventReader, watcher: Watcher) -> None:
+        self._reader = reader
+        self._watcher = watcher
+        self._has_more = True
+        """Whether the last read found something, so that there may be more than it returned."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no events follow."""
+        return self._reader.is_over
+
+    async def next(self, seconds: float) -> str:
+        """Return the next events, after a wait; "" if none come in time."""
+        if self.is_over or not (self._has_more or await self._watcher.until_changed(seconds)):
+            return ""
+        events = await in_thread(self._reader.read)
+        self._has_more = bool(events)
+        return frames(events)
 
     def close(self) -> None:
         """Wait for nothing any more."""

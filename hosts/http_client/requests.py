@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import uuid4
 
 import attrs
@@ -12,6 +12,7 @@ import attrs
 from holdfast.hosts.http.operations import Hint, Operation
 from holdfast.hosts.http.table import OPERATIONS
 from holdfast.hosts.inspection.json_form import json_form, keys_of
+from holdfast.hosts.remote.connection import server_parts_of
 from holdfast.ports.json import compact
 from holdfast.ports.validation import refused
 
@@ -112,9 +113,7 @@ def request_of(
 
 def base_of(url: str, where: str) -> str:
     """Return the URL of a server, under which its paths are. Raises InvalidArgumentError."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise refused(where, "url", url, "the URL of a server, such as https://holdfast.example.com")
+    server_parts_of(url, where)
     return url.rstrip("/")
 
 

@@ -4,16 +4,18 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Generic, Literal, Unpack, cast, overload
 
 import attrs
-from anyio import sleep
 from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.sync_run_handle import (
     STAGE,
+    published_timeout_message,
     result_timeout_message,
     seconds_of,
     update_timeout_message,
 )
 from holdfast.hosts.execution.artifacts import ArtifactInfo
+from holdfast.hosts.http.log_events import LINE
+from holdfast.hosts.http.operations import PageQuery
 from holdfast.hosts.http.outcomes import RunOutcome, UpdateState
 from holdfast.hosts.http.output_reads import (
     AiCallPage,
@@ -24,6 +26,7 @@ from holdfast.hosts.http.output_reads import (
     ArtifactsQuery,
     ProgressList,
 )
+from holdfast.hosts.http.published_reads import PublishedItem, PublishedPage
 from holdfast.hosts.http.run_actions import (
     Arguments,
     Message,
@@ -66,7 +69,7 @@ from holdfast.hosts.inspection.ai_calls import AiCallFilter, AiCallInfo, AiTotal
 from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.children import ChildInfo, ChildOptions
 from holdfast.hosts.inspection.filters import check_names, checked_limit
-from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions, ProgressInfo
+from holdfast.hosts.inspection.logs import LogLine, LogOptions, ProgressInfo
 from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.run_info import RunEvent
 from holdfast.hosts.inspection.why import RunReasons, WaitReason
@@ -79,7 +82,7 @@ from holdfast.ports.durations import Duration
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 from holdfast.ports.records.run import TERMINAL, RunStatus
-from holdfast.ports.validation import TEXT, check, integer
+from holdfast.ports.validation import TEXT, TRUTH, check, integer
 
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
@@ -475,7 +478,8 @@ class RemoteRunHandle(Generic[Out]):
         """Return the log lines of the run's stages, in order of time. They are read page by page.
 
         Args:
-            follow: Wait for further lines until the run ends. A line arrives within about two seconds.
+            follow: Wait for further lines until the run ends. A line arrives within about three seconds. Each is
+                returned once, in the order in which they were stored, also over lost connections, and over reruns.
             options: Filters: `level`, `stage`, `item` and `after`. See `LogOptions`.
 
         Raises:
@@ -484,14 +488,13 @@ class RemoteRunHandle(Generic[Out]):
         """
         check_names(cast("dict[str, object]", options), LogOptions, "logs")
         query = LogQuery(**options)
-        while True:
-            is_over = not follow or (await self.details()).status in TERMINAL
+        if not follow:
             async for line in self._server.pages("run.logs", LogPage, self._path(), query, None):
-                query = attrs.evolve(query, after=line.cursor)
                 yield line
-            if is_over:
-                return
-            await sleep(FOLLOW_INTERVAL)
+            return
+        async for frame in self._server.events("run.logs", self._path(), query):
+            if frame.type == LINE:
+                yield structured("the stream", frame.data, LogLine)
 
     async def cancel(self, *, reason: str = "") -> RunChanged:
         """Cancel the run. It may clean up first. Does nothing if it has ended.
@@ -699,6 +702,84 @@ class RemoteRunHandle(Generic[Out]):
         check("published", TEXT, name=name)
         found = await self._server.call("run.published", PlainValue, {**self._path(), "name": name})
         return None if found.value is None else decoded(found.value, type)
+
+    @overload
+    def published_values(self, name: str, /, *, follow: bool = False) -> AsyncIterator[object]: ...
+    @overload
+    def published_values(
+        self, name: str, type: TypeForm[T], /, *, follow: bool = False
+    ) -> AsyncIterator[T]: ...
+    def published_values(
+        self, name: str, type: Any = object, /, *, follow: bool = False
+    ) -> AsyncIterator[object]:
+        """Return the values that the function has published under a name, in order.
+
+        If several were published under one name before a row was recorded, only the last of them was stored. Of those
+        that are stored, none is lost or repeated: after a lost connection, the stream continues after the last one.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the values; plain JSON if omitted.
+            follow: Whether to wait for further values until the run has ended, with its next generations.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: A value does not have this type.
+        """
+        check("published_values", TEXT, name=name)
+        check("published_values", TRUTH, follow=follow)
+        return self._published_values(name, type, follow=follow)
+
+    async def _published_values(self, name: str, type: Any, *, follow: bool) -> AsyncIterator[object]:
+        path = {**self._path(), "name": name}
+        if not follow:
+            async for one in self._server.pages(
+                "run.published_values", PublishedPage, path, PageQuery(), None
+            ):
+                yield decoded(one.value, type)
+            return
+        async for frame in self._server.events("run.published_values", path, PageQuery()):
+            if not frame.is_end:
+                yield decoded(structured("the stream", frame.data, PublishedItem).value, type)
+
+    @overload
+    async def wait_for_published(self, name: str, /, *, timeout: Duration | None = None) -> object: ...
+    @overload
+    async def wait_for_published(
+        self, name: str, type: TypeForm[T], /, *, timeout: Duration | None = None
+    ) -> T | None: ...
+    async def wait_for_published(
+        self, name: str, type: Any = object, /, *, timeout: Duration | None = None
+    ) -> object:
+        """Wait until the function has published a value under a name, and return the latest one.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the value; plain JSON if omitted.
+            timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
+
+        Returns:
+            The value; None if the run has ended without one.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: The value does not have this type.
+            TimeoutError: There is no value within `timeout`. The run continues.
+            InvalidArgumentError: `timeout` is not a duration.
+        """
+        check("wait_for_published", TEXT, name=name)
+        waiter = Waiter(seconds_of(timeout, "wait_for_published"))
+        path, query = {**self._path(), "name": name}, PageQuery(limit=1)
+        while (wait := await waiter.next_wait()) is not None:
+            page = await self._server.call(
+                "run.published_values", PublishedPage, path, query=query, wait=wait
+            )
+            if page.items:
+                return await self.published(name, type)
+            if page.ended:
+                return None
+            query = attrs.evolve(query, after=page.place)
+        raise TimeoutError(published_timeout_message(self.id, name, timeout))
 
     async def remove(self) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.

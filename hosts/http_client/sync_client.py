@@ -1,7 +1,7 @@
 # Generated from hosts/http_client/client.py by `python -m tools.sync_client`. Do not edit.
 """The client of a server, for synchronous code: the methods of the engine, over HTTP."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from types import NoneType, TracebackType
@@ -11,7 +11,7 @@ import attrs
 from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.bulk_actions import AT_ONCE, BulkResult
-from holdfast.hosts.client.sync_run_handle import STAGE, seconds_of
+from holdfast.hosts.client.sync_run_handle import STAGE, seconds_of, update_timeout_message
 from holdfast.hosts.events.sink_reads import SinkBatch
 from holdfast.hosts.events.sinks import DeadLetterInfo, SinkInfo
 from holdfast.hosts.functions.completions import CompletionToken
@@ -28,9 +28,10 @@ from holdfast.hosts.http.completion_operations import Completed, CompletionFailu
 from holdfast.hosts.http.key_operations import AuditPage, AuditQuery
 from holdfast.hosts.http.namespace_operations import QueueList, WorkerPage
 from holdfast.hosts.http.operations import PageQuery
-from holdfast.hosts.http.outcomes import StartedRun
+from holdfast.hosts.http.outcomes import StartedRun, UpdateState
 from holdfast.hosts.http.run_actions import Removed, Woken
 from holdfast.hosts.http.run_reads import RunCount, RunPage
+from holdfast.hosts.http.run_starts import StartedRuns
 from holdfast.hosts.http.schedule_operations import SchedulePage, SchedulesQuery
 from holdfast.hosts.http.server_operations import ErrorPage, Health, ServerInfo
 from holdfast.hosts.http.sink_operations import (
@@ -47,7 +48,18 @@ from holdfast.hosts.http.topic_operations import Publication, PublishedMessage, 
 from holdfast.hosts.http.workflow_operations import WorkflowPage, WorkflowsQuery
 from holdfast.hosts.http_client.command_batches import keyed_commands, replies_of
 from holdfast.hosts.http_client.run_filters import bulk_filter, count_query, filtered_list
-from holdfast.hosts.http_client.starts import RemoteStartOptions, is_split, new_run, reason_of
+from holdfast.hosts.http_client.starts import (
+    RemoteStartAllOptions,
+    RemoteStartOptions,
+    decoded,
+    is_split,
+    new_key,
+    new_run,
+    new_run_with_update,
+    new_runs,
+    reason_of,
+    update_of,
+)
 from holdfast.hosts.http_client.sync_administration import (
     RemoteTriggers,
     SyncRemoteKeys,
@@ -69,6 +81,7 @@ from holdfast.hosts.inspection.workflows import WorkflowInfo
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.heartbeat_details import form_of
 from holdfast.kernel.authoring.nodes import AnyNode
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.topics import MESSAGE_ID, TOPIC_MESSAGE, TopicMessage
 from holdfast.kernel.values import encode
 from holdfast.ports.durations import Duration
@@ -217,6 +230,108 @@ class SyncClient:
         That is whether the run is a new one, whether it joined another, and which runs were ended to make way for it.
         """
         return self._start(call, input, options, 0)
+
+    @overload
+    def start_all(
+        self, calls: Iterable[Call[R]], /, **options: Unpack[RemoteStartAllOptions]
+    ) -> list[SyncRemoteRunHandle[R]]: ...
+    @overload
+    def start_all(
+        self, calls: Iterable[tuple[str, object]], /, **options: Unpack[RemoteStartAllOptions]
+    ) -> list[SyncRemoteRunHandle[object]]: ...
+    def start_all(
+        self, calls: Iterable[Call[R] | tuple[str, object]], /, **options: Unpack[RemoteStartAllOptions]
+    ) -> list[SyncRemoteRunHandle[R]] | list[SyncRemoteRunHandle[object]]:
+        """Start many runs, up to 500 in one transaction, and return their handles in the same order.
+
+        `client.start_all([("report", {"days": days}) for days in range(7)])`. Faster than one `start` per run. Calls of
+        code are checked before any is sent, and the server checks all calls of a request before it stores any. A
+        request has at most 500 calls of 900 kB. If one fails, the runs of those before are stored; with an idempotency
+        key it is safe to repeat the call.
+
+        Args:
+            calls: The calls, of one workflow or several; or the names of workflows with their inputs as plain JSON.
+            options: As for `start`, except `id`, `version`, `if_exists`, `if_active` and `if_ended`; they apply to each
+                run. With an idempotency key the n-th call, from 0, has this key with `/n` appended: repeat the same
+                calls in the same order.
+
+        Raises:
+            InvalidArgumentError, InvalidValueError, UnknownWorkflowError, QuotaExceededError: As `start`.
+            IdempotencyConflictError: The key was used for another command. Other runs of this call may be stored.
+        """
+        wanted, found = list(calls), list[SyncRemoteRunHandle[Any]]()
+        for body in new_runs(wanted, options):
+            key = options.get("idempotency_key")
+            reply = self._server.call("run.start_all", StartedRuns, body=body, key=key)
+            these = wanted[body.first : body.first + len(body.calls)]
+            for call, started in zip(these, reply.items, strict=True):
+                found.append(self._handle(call if isinstance(call, Call) else call[0], started))
+        return found
+
+    @overload
+    def update_with_start(
+        self,
+        call: Call[object] | tuple[str, object],
+        update: UpdateCall[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        **options: Unpack[RemoteStartOptions],
+    ) -> T: ...
+    @overload
+    def update_with_start(
+        self,
+        call: Call[object] | tuple[str, object],
+        update: tuple[str, Mapping[str, object] | None],
+        /,
+        *,
+        timeout: Duration | None = None,
+        **options: Unpack[RemoteStartOptions],
+    ) -> object: ...
+    def update_with_start(
+        self,
+        call: Call[object] | tuple[str, object],
+        update: UpdateCall[T] | tuple[str, Mapping[str, object] | None],
+        /,
+        *,
+        timeout: Duration | None = None,
+        **options: Unpack[RemoteStartOptions],
+    ) -> T | object:
+        """Start a run, or use the one that has the id, send it an update and return the reply.
+
+        `client.update_with_start(cart("ann"), Cart.add("tea"), id="cart-1", if_active="return")`; without the code
+        `(("cart", {"owner": "ann"}), ("Cart.add", {"item": "tea"}), id=...)`. Both are stored in one transaction, or
+        neither. A worker must be running.
+
+        Args:
+            call: The call of a durable function; or the name of one with its arguments by name, as plain JSON.
+            update: An update with its arguments; or the name of one with its arguments by name, as plain JSON.
+            timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
+            options: As for `start`. An `id` is needed. With an `idempotency_key`, the same call again stores nothing,
+                and waits for the same reply.
+
+        Raises:
+            InvalidArgumentError: An argument has an invalid value, or `id` is missing.
+            RunExistsError: A run with this id exists, and the options do not allow for that.
+            TimeoutError: No reply within `timeout`. The update stays stored and will be carried out.
+            UpdateRefusedError, UpdateRejectedError, UpdateFailedError, UpdateLostError, NotExposedError: As
+                `SyncRemoteRunHandle.update`. A rejected update is not stored, and no run is started for it, if its
+                validator ran before: on a run that was active already, by a server with the code.
+            InvalidValueError, UnknownWorkflowError, IdempotencyConflictError: As `start`.
+        """
+        waiter = SyncWaiter(seconds_of(timeout, "update_with_start"))
+        name, arguments = update_of(update)
+        body = new_run_with_update(call, arguments, options)
+        key = options.get("idempotency_key") or new_key()
+        kind = update.form.output if isinstance(update, UpdateCall) else object
+        while (wait := waiter.next_wait()) is not None:
+            state = self._server.call(
+                "run.update_with_start", UpdateState, {"name": name}, body=body, key=key, wait=wait
+            )
+            if state.is_done:
+                reply: object = decoded(state.reply, kind)
+                return reply
+        raise TimeoutError(update_timeout_message(body.id or "", name, timeout))
 
     @overload
     def run(

@@ -1,6 +1,7 @@
 """Log lines and progress of a run's stages, and following a log."""
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from datetime import datetime
 from typing import Final, TypedDict, cast
 
@@ -12,17 +13,15 @@ from holdfast.kernel.authoring.attempt_context import LEVELS, Level
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
-from holdfast.ports.pagination import ListPlace
-from holdfast.ports.queries.run_output import NewestProgress, NotesInOrder
-from holdfast.ports.queries.runs import FindRun, RunsByKey
-from holdfast.ports.records.history import OutputRow
-from holdfast.ports.records.run import TERMINAL
-from holdfast.ports.records.values import Micros
+from holdfast.ports.pagination import ListPlace, list_place
+from holdfast.ports.queries.run_output import LogOf, NewestProgress, NotesInOrder
+from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
+from holdfast.ports.records.history import LOG, OutputRow
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import TERMINAL, Run
 
 FOLLOW_INTERVAL: Final = 0.5
 """Seconds between two reads when following a log."""
-OVERLAP: Final[Micros] = 10_000_000
-"""How far back each read of a followed log goes, in microseconds: workers store their lines at different times."""
 _PAGE: Final = 1_000
 
 
@@ -100,24 +99,92 @@ class _Wanted:
             LEVELS.index(line.level) >= self.level
             and self.stage in {None, line.stage}
             and self.item in {None, line.item}
+            and (self.after is None or list_place(line.cursor) > self.after)
         )
 
 
-class LogReader:
-    """Reads a run's log, at once or incrementally, and follows the run to its next generation. Blocking."""
+@attrs.frozen
+class PlacedLine:
+    """A log line with its place among the lines that were stored of its run."""
 
-    def __init__(self, core: Core, run: str, options: LogOptions) -> None:
+    generation: int
+    number: int
+    line: LogLine
+
+
+class StoredLogReader:
+    """Reads the log lines of one generation of a run in the order in which they were stored. Blocking.
+
+    Workers store their lines at different times, so this is not the order in which they were logged. But no line is
+    stored before one that was read: what follows a number is what was not read yet.
+
+    Args:
+        core: The services.
+        run: The generation.
+        after: The number of the line to begin after.
+        options: Which lines are returned. `after` leaves out those that were logged before that position.
+
+    Raises:
+        InvalidArgumentError: An option is unknown.
+        InvalidFilterError: An option has an invalid value.
+    """
+
+    def __init__(self, core: Core, run: Run, after: int, options: LogOptions) -> None:
+        self._core = core
+        self._wanted = _wanted(options)
+        self.run = run
+        """The generation, as it was when it was read last."""
+        self.last_number = after
+        """The number of the last line that was read."""
+        self.ended = False
+        """Whether the generation has ended, and all of its lines have been read."""
+
+    def read(self, limit: int = _PAGE) -> list[PlacedLine]:
+        """Return the next lines, at most `limit`; empty if nothing new is stored, or nothing follows (see `ended`)."""
+        read = self._core.stores.persistence.read
+        while True:
+            # The run's row first: if it has ended then, the lines read afterwards are complete.
+            runs = read(RunsByKey((self.run.key,)))
+            is_over = not runs or (runs[0].status in TERMINAL and not self._is_cleaned_up_later())
+            found = read(LogOf(self.run.key, self.last_number, limit=limit))
+            self.run = runs[0] if runs else self.run
+            if not found:
+                self.ended = is_over
+                return []
+            self.last_number = found[-1].number
+            lines = [PlacedLine(self.run.generation, one.number, line_of(one.note)) for one in found]
+            if wanted := [one for one in lines if self._wanted.takes(one.line)]:
+                return wanted
+
+    def next_generation(self) -> "StoredLogReader | None":
+        """Return a reader of the next generation of the run, from its beginning; None if this is the newest."""
+        following = self._core.stores.persistence.read(FindRun(self.run.name, self.run.generation + 1))
+        if following is None:
+            return None
+        reader = copy(self)
+        reader.run, reader.last_number, reader.ended = following, 0, False
+        return reader
+
+    def _is_cleaned_up_later(self) -> bool:
+        """Return whether functions that cancel external work are still to be called: they may log."""
+        jobs = self._core.stores.persistence.read(JobsOfRun(self.run.key))
+        return any(job.kind is JobKind.CANCEL for job in jobs)
+
+
+class LogReader:
+    """Reads a run's log, at once or incrementally, and follows a run that continues as new. Blocking."""
+
+    def __init__(self, core: Core, run: Run, options: LogOptions) -> None:
         """Raise InvalidArgumentError for an unknown option, InvalidFilterError for an invalid value."""
         self._core = core
         self._run = run
         self._wanted = _wanted(options)
-        self._newest = self._wanted.after
-        self._seen: dict[str, Micros] = {}
+        self._stored = StoredLogReader(core, run, 0, options)
         self.ended = False
-        """Whether the run had ended before the last read, so that no further lines follow."""
+        """Whether the run has ended and all lines have been read, so that none follow."""
 
     def all(self) -> Iterator[LogLine]:
-        """Yield the lines stored so far, page by page."""
+        """Yield the lines stored so far in order of time, page by page."""
         after = self._wanted.after
         while notes := self._page(after):
             yield from filter(self._wanted.takes, map(line_of, notes))
@@ -126,36 +193,24 @@ class LogReader:
                 return
 
     def read_new(self) -> list[LogLine]:
-        """Return the lines stored since the last call."""
-        (run,) = self._core.stores.persistence.read(RunsByKey((self._run,)))
+        """Return the lines stored since the last call, in the order in which they were stored."""
         lines: list[LogLine] = []
-        after = self._back()
-        while notes := self._page(after):
-            lines += (line_of(note) for note in notes if note.id not in self._seen)
-            self._seen.update((note.id, note.at) for note in notes)
-            after = ListPlace(notes[-1].at, notes[-1].id)
-            self._newest = after if self._newest is None else max(self._newest, after)
-            if len(notes) < _PAGE:
-                break
-        back = self._back()
-        if back is not None:
-            self._seen = {id_: at for id_, at in self._seen.items() if at >= back.at}
-        self.ended = run.status in TERMINAL
-        if run.has_successor and (
-            newest := self._core.stores.persistence.read(FindRun(run.name, run.generation + 1))
-        ):
-            self._run, self.ended = newest.key, False
-        return list(filter(self._wanted.takes, lines))
+        while True:
+            while found := self._stored.read():
+                lines += (one.line for one in found)
+            following = (
+                self._stored.next_generation()
+                if self._stored.ended and self._stored.run.has_successor
+                else None
+            )
+            if following is None:
+                self.ended = self._stored.ended
+                return lines
+            self._stored = following
 
     def _page(self, after: ListPlace | None) -> tuple[OutputRow, ...]:
-        query = NotesInOrder(self._run, after=after, kinds=("log",), limit=_PAGE)
+        query = NotesInOrder(self._run.key, after=after, kinds=(LOG,), limit=_PAGE)
         return self._core.stores.persistence.read(query)
-
-    def _back(self) -> ListPlace | None:
-        if self._newest is None:
-            return None
-        back = ListPlace(self._newest.at - OVERLAP, "")
-        return back if self._wanted.after is None else max(back, self._wanted.after)
 
 
 def progress_of(core: Core, run: str) -> Iterator[ProgressInfo]:

@@ -230,7 +230,7 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
         progress=tuple(islice(progress_of(core, run.key), ENTRIES_MAX)),
         published=published_values(core, run) if is_function else (),
         history=_events(core, run) if history else None,
-        log=tuple(islice(LogReader(core, run.key, {}).all(), HISTORY_ROWS_MAX)) if log else None,
+        log=tuple(islice(LogReader(core, run, {}).all(), HISTORY_ROWS_MAX)) if log else None,
     )
 
 

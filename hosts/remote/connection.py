@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import attrs
 
@@ -39,6 +39,23 @@ def read_whole(response: HTTPResponse) -> bytes:
     return data
 
 
+def server_parts_of(url: str, where: str) -> SplitResult:
+    """Return the parts of the URL of a server, which may have a path. Raises InvalidArgumentError for any other.
+
+    Args:
+        url: The URL.
+        where: What got it, for the text of the error.
+    """
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # a port that is none, or half an address
+        parts, is_server = SplitResult("", "", "", "", ""), False
+    if not is_server or parts.query or parts.fragment:
+        raise refused(where, "url", url, "the URL of a server, such as https://holdfast.example.com")
+    return parts
+
+
 @attrs.frozen
 class Answer:
     """The answer to a request."""
@@ -61,12 +78,8 @@ class ServerConnection:
     """The connections to a namespace of a server. Can be used from several threads."""
 
     def __init__(self, url: str, key: str, namespace: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-            raise refused(
-                "RemoteWorker", "url", url, "the URL of a server, such as https://holdfast.example.com"
-            )
-        self._host, self._port, self._is_secure = parts.hostname, parts.port, parts.scheme == "https"
+        parts = server_parts_of(url, "RemoteWorker")
+        self._host, self._port, self._is_secure = parts.hostname or "", parts.port, parts.scheme == "https"
         self._base = f"{parts.path.rstrip('/')}/v1/namespaces/{quote(namespace, safe='')}"
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._idle: list[HTTPConnection] = []

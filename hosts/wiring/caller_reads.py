@@ -41,6 +41,19 @@ class CallerReads:
             with self._lock:
                 self._interrupts.remove(interrupt)
 
+    def abandon_unless_reading(self) -> bool:
+        """Refuse reads if none is being made. Return whether that is so; otherwise `abandon` has to end them.
+
+        It never blocks. Most clients leave while nothing is read, and thousands may leave at once.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._is_abandoned = self._is_abandoned or not self._interrupts
+            return not self._interrupts
+        finally:
+            self._lock.release()
+
     def abandon(self) -> None:
         """End the reads that are being made, and refuse others. It blocks while the store cancels them."""
         with self._lock:

@@ -4,14 +4,16 @@ Follows references from the function to the functions, classes and objects that 
 """
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from dis import get_instructions
 from functools import partial
+from gc import get_referents
 from itertools import islice
 from sys import stdlib_module_names
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any, Final, cast
 
 import attrs
@@ -30,6 +32,8 @@ _HIDES: Final = frozenset(
 """Builtins through which code can reach objects that it does not name."""
 _HOLDERS: Final = (Mapping, Sequence, AbstractSet, partial, SimpleNamespace, Workflow, Query, Update)
 """Types of the standard library and of Holdfast that may hold objects of the application."""
+_BUILT_IN: Final[tuple[type, ...]] = (dict, list, tuple, set, frozenset, deque, MappingProxyType)
+"""Containers whose elements are found without calling methods, which a class of the application may have replaced."""
 
 
 @attrs.frozen
@@ -105,11 +109,11 @@ class _Search:
             yield one.method
         elif isinstance(one, partial):
             yield from (one.func, *one.args, *one.keywords.values())
-        elif isinstance(one, Mapping):
-            yield from islice(cast("Mapping[object, object]", one).values(), _OBJECTS_MAX)
-        elif isinstance(one, Sequence | AbstractSet):
-            yield from islice(cast("Sequence[object]", one), _OBJECTS_MAX)
+        elif isinstance(one, _BUILT_IN):
+            yield from islice(get_referents(cast("object", one)), _OBJECTS_MAX)
         elif not isinstance(one, ModuleType):
+            # To iterate over a container of the application would run its code.
+            self.is_complete &= not isinstance(one, Mapping | Sequence | AbstractSet)
             yield type(one)
             yield from cast("dict[str, object]", getattr(one, "__dict__", {})).values()
             slots = (name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()))

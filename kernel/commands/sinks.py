@@ -197,6 +197,8 @@ class OutboxBatch:
     """Event types that the sink receives. Empty: all."""
     streams: tuple[StreamRange, ...] = ()
     """What the batch has, in order. Empty: nothing is due."""
+    passed_over: int = 0
+    """How many batches were passed over before this one, so that no client got their numbers."""
 
 
 @frozen(kw_only=True)
@@ -215,6 +217,11 @@ class OutboxRead(Command[OutboxBatch]):
     """Number of the batch to acknowledge, or of the one before to read the last one again; None: nothing is."""
     reads_on: bool = True
     """Whether the next batch is returned; False: the command only acknowledges."""
+    passes_over: int | None = None
+    """`passed_over` of the batch `acknowledged`, if it has no event for the client: the next one gets its number.
+
+    So the client can still read on from the batch before, if it does not get the answer.
+    """
     limit: int = FLUSH_LIMIT
     """Most streams in a new batch."""
     rows_max: int = 500

@@ -46,7 +46,7 @@ class WorkflowRegister(Command[WorkflowsRegistered]):
     """Command to store the plans and schemas of workflows, so that programs without their code can start them.
 
     Of each workflow the 20 versions are kept that were registered last. Errors: UnknownWorkflowError for one whose code
-    this process lacks.
+    this process lacks, InvalidCommandError for schemas that are not a JSON object.
     """
 
     type: ClassVar[Literal["workflow.register"]] = "workflow.register"

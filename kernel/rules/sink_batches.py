@@ -3,6 +3,9 @@
 A batch is noted in the sink's row: which rows of which runs it has. It stays there until it is acknowledged, so a
 client that got no answer reads the same events again, from any host. There is one batch at a time. Its streams count as
 delivered when it is made; so rows that follow are due for the next batch.
+
+A batch may have no event of the types that the sink wants. It is passed over: the next one gets its number, so no
+client has ever got the number of a batch that is gone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,6 +36,8 @@ class StoredBatch:
     """Instant at which it was made or acknowledged."""
     streams: tuple[StreamRange, ...] = ()
     """What it has; nothing once it is acknowledged."""
+    passed_over: int = 0
+    """How many batches had no event for the client. Their numbers were used again."""
 
     @property
     def rows(self) -> int:
@@ -43,7 +48,8 @@ class StoredBatch:
     def text(self) -> str:
         """The JSON text."""
         streams = [[one.run, one.after, one.last, one.skipped_rows] for one in self.streams]
-        return canonical({"number": self.number, "read_at": self.read_at, "streams": streams})
+        found: dict[str, object] = {"number": self.number, "read_at": self.read_at, "streams": streams}
+        return canonical({**found, "passed_over": self.passed_over} if self.passed_over else found)
 
 
 def stored_batch(sink: Sink) -> StoredBatch | None:
@@ -59,6 +65,7 @@ def stored_batch(sink: Sink) -> StoredBatch | None:
             StreamRange(run=run, after=after, last=last, skipped_rows=skipped)
             for run, after, last, skipped in streams
         ),
+        passed_over=cast("int", found.get("passed_over", 0)),
     )
 
 
@@ -76,8 +83,12 @@ def decide_read(state: State, command: OutboxRead, now: Micros, _: Ids) -> Decis
     if known is None and not command.reads_on:
         return Decision(OutboxBatch(registration=sink.key, since=sink.since, types=types_of(sink)))
     batch = known or StoredBatch(read_at=now)
-    if _acknowledges(sink, batch, command):
-        batch = StoredBatch(number=batch.number, read_at=now)
+    if _passes_over(sink, batch, command):
+        batch = attrs.evolve(
+            batch, number=batch.number - 1, read_at=now, streams=(), passed_over=batch.passed_over + 1
+        )
+    elif command.passes_over is None and _acknowledges(sink, batch, command):
+        batch = attrs.evolve(batch, read_at=now, streams=())
     changes: list[Change] = []
     if not batch.streams and command.reads_on:
         due = [
@@ -88,7 +99,7 @@ def decide_read(state: State, command: OutboxRead, now: Micros, _: Ids) -> Decis
         ranges = list(_ranges(due, command.rows_max))
         if ranges:
             streams = tuple(one for _, one in ranges)
-            batch = StoredBatch(number=batch.number + 1, read_at=now, streams=streams)
+            batch = attrs.evolve(batch, number=batch.number + 1, read_at=now, streams=streams)
             changes += [Update(_handed_out(stream, one.last, now)) for stream, one in ranges]
     if batch != known:
         changes.insert(0, Update(attrs.evolve(sink, batch=batch.text)))
@@ -98,8 +109,19 @@ def decide_read(state: State, command: OutboxRead, now: Micros, _: Ids) -> Decis
         since=sink.since,
         types=types_of(sink),
         streams=batch.streams if command.reads_on else (),
+        passed_over=batch.passed_over,
     )
     return Decision(reply, tuple(changes))
+
+
+def _passes_over(sink: Sink, batch: StoredBatch, command: OutboxRead) -> bool:
+    """Return whether a batch without events for the client is replaced. Another host may have done so already."""
+    here = (sink.key, batch.number, batch.passed_over)
+    return bool(batch.streams) and here == (
+        command.registration,
+        command.acknowledged,
+        command.passes_over,
+    )
 
 
 def _acknowledges(sink: Sink, batch: StoredBatch, command: OutboxRead) -> bool:

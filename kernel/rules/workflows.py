@@ -11,6 +11,7 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, Delete, Insert, Update
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.json import parse
 from holdfast.ports.records.values import Micros
 from holdfast.ports.records.workflow import WorkflowKey, WorkflowRow
 from holdfast.ports.tables import WORKFLOWS
@@ -38,6 +39,8 @@ def decide_register(
         plan = state.workflows.get((one.workflow, one.version))
         if plan is None:
             raise UnknownWorkflowError(one.workflow, one.version)
+        if not _is_object(one.schemas):
+            raise InvalidCommandError(f"the schemas of {one.workflow}@{one.version} are not a JSON object")
         row = WorkflowRow(
             namespace=command.namespace,
             name=one.workflow,
@@ -60,6 +63,13 @@ def decide_register(
         stored[row.key] = row.registered_at
     changes += _forgotten(stored)
     return Decision(WorkflowsRegistered(registered=len(written)), tuple(changes))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(parse(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _search(command: WorkflowRegister) -> RegisteredWorkflows:

@@ -1,6 +1,6 @@
 """Queries for what attempts and operators recorded about a run: output, annotations, artifacts, calls of AI models."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import attrs
 
@@ -21,6 +21,32 @@ class NotesInOrder(Query[tuple[OutputRow, ...]]):
     kinds: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     """The kinds to return; empty for all."""
     limit: int = attrs.field(default=1_000, kw_only=True)
+
+
+class StoredLine(NamedTuple):
+    """A log line with its place in the order in which the lines of its run were stored."""
+
+    number: int
+    note: OutputRow
+
+
+@attrs.frozen
+class LogOf(Query[tuple[StoredLine, ...]]):
+    """The log lines of a run, in the order in which they were stored, after the line with number `after`.
+
+    Numbers grow from 1. Once a line can be read, none with a lower number is stored. Some numbers have no line.
+    """
+
+    run: str
+    after: int = 0
+    limit: int = attrs.field(default=1_000, kw_only=True)
+
+
+@attrs.frozen
+class NewestLine(Query[int]):
+    """The number of the log line of a run that was stored last (see `LogOf`); 0 if it has none."""
+
+    run: str
 
 
 @attrs.frozen

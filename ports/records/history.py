@@ -22,6 +22,10 @@ PUBLISHED: Final = "value.published"
 """The type of the history rows of published values. Stores are queried for the newest."""
 
 
+LOG: Final = "log"
+"""The kind of attempt output that is a log line. Stores number these in the order in which they are stored."""
+
+
 HEARTBEAT: Final = "heartbeat"
 """The kind of attempt output that holds heartbeat details. Stores are queried for the newest."""
 

@@ -8,7 +8,7 @@ from holdfast.hosts.http.run_events import GenerationStarted, RunEnded
 from holdfast.hosts.http_client.client import Client
 from holdfast.hosts.http_client.run_handle import RemoteRunHandle
 from holdfast.hosts.http_client.schedule_handle import RemoteScheduleHandle
-from holdfast.hosts.http_client.starts import RemoteStartOptions
+from holdfast.hosts.http_client.starts import RemoteStartAllOptions, RemoteStartOptions
 from holdfast.hosts.http_client.sync_client import SyncClient
 from holdfast.hosts.http_client.sync_run_handle import SyncRemoteRunHandle
 from holdfast.hosts.http_client.sync_schedule_handle import SyncRemoteScheduleHandle
@@ -19,6 +19,7 @@ __all__ = [
     "GenerationStarted",
     "RemoteRunHandle",
     "RemoteScheduleHandle",
+    "RemoteStartAllOptions",
     "RemoteStartOptions",
     "RemoteWorker",
     "RunEnded",

@@ -1,6 +1,7 @@
 """Answers to the queries for attempt output, annotations, artifacts and AI calls, from plain dictionaries."""
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from holdfast.adapters.memory.queries.audit import inspected
 from holdfast.ports.attempt_output import AiCall, AiTotal, Annotation, Artifact, is_of_topic
@@ -11,10 +12,13 @@ from holdfast.ports.queries.run_output import (
     AnnotationFilter,
     AnnotationsOf,
     ArtifactsOf,
+    LogOf,
+    NewestLine,
     NewestProgress,
     NotesInOrder,
+    StoredLine,
 )
-from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.history import LOG, OutputRow
 from holdfast.ports.working_set import Tables
 
 
@@ -23,6 +27,10 @@ def answer_reported(tables: Tables, query: object) -> object:
     match query:
         case NotesInOrder():
             return _notes(tables, query)
+        case LogOf():
+            return _log(tables, query)
+        case NewestLine(run):
+            return sum(note.run == run and note.kind == LOG for note in tables.notes.values())
         case NewestProgress():
             return _progress(tables, query)
         case AnnotationsOf():
@@ -70,6 +78,13 @@ def _notes(tables: Tables, query: NotesInOrder) -> tuple[object, ...]:
         if note.run == query.run and (not query.kinds or note.kind in query.kinds)
     ]
     return _page(notes, _place_of, query.after, query.limit)
+
+
+def _log(tables: Tables, query: LogOf) -> tuple[StoredLine, ...]:
+    """Return log lines by number. A dictionary keeps its rows in the order in which they were added."""
+    lines = (note for note in tables.notes.values() if note.run == query.run and note.kind == LOG)
+    numbered = (StoredLine(number, note) for number, note in enumerate(lines, 1))
+    return tuple(islice((line for line in numbered if line.number > query.after), query.limit))
 
 
 def _progress(tables: Tables, query: NewestProgress) -> tuple[OutputRow, ...]:

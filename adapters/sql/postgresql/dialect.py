@@ -13,7 +13,15 @@ from typing import Final
 import attrs
 from sqlalchemy import Table
 
-from holdfast.adapters.sql.dialect import ANNOTATION_TEXT, Alike, OnConflict, Write, joined, types_of
+from holdfast.adapters.sql.dialect import (
+    ANNOTATION_TEXT,
+    NO_COLUMNS,
+    Alike,
+    OnConflict,
+    Write,
+    joined,
+    types_of,
+)
 from holdfast.adapters.sql.postgresql.claim_query import claim_query
 from holdfast.adapters.sql.postgresql.waiting_searches import lateral_searches
 from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
@@ -21,6 +29,9 @@ from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
 POSTGRES_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 """The server's own time, in microseconds."""
 
+
+LOG_LOCKS: Final = 0x6C6F6773  # "logs"
+"""The seed of the hashes of runs that are the keys of advisory locks of their logs."""
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 
@@ -85,11 +96,12 @@ class PostgresDialect:
         *,
         on_conflict: OnConflict | None = None,
         own: Sequence[str] = (),
+        derived: Mapping[str, str] = NO_COLUMNS,
     ) -> Write:
         """See `Dialect.insert`. Parsing a column from JSON costs the server as much as storing it, hence `own`."""
-        names = ", ".join(columns)
+        names, values = ", ".join((*columns, *derived)), ", ".join((*columns, *derived.values()))
         ending = "" if on_conflict is None else on_conflict.clause
-        adding = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}}{ending}"
+        adding = f"INSERT INTO {table.name} ({names}) SELECT {values} FROM {{}}{ending}"
         alike = None
         if own:
             places = {name: place for place, name in enumerate(columns)}
@@ -102,6 +114,15 @@ class PostgresDialect:
                 shared=tuple((places[name], name) for name in shared),
             )
         return Write(self.bound(adding.format(self._rows(table, columns))), tuple(columns), alike=alike)
+
+    def lock_logs(self) -> Write:
+        """See `Dialect.lock_logs`. Ascending, as all locks are."""
+        rows = self.table_of("rows", "new", {"run": "text"})
+        sql = (
+            f"SELECT count(pg_advisory_xact_lock(hashtextextended(run, {LOG_LOCKS}))) "
+            f"FROM (SELECT run FROM {rows} ORDER BY hashtextextended(run, {LOG_LOCKS})) AS held"
+        )
+        return Write(self.bound(sql), ("run",))
 
     def insert_annotation_texts(self) -> Write:
         """See `Dialect.insert_annotation_texts`."""

@@ -17,16 +17,21 @@ from holdfast.ports.queries.run_output import (
     AiTotalsOf,
     AnnotationsOf,
     ArtifactsOf,
+    LogOf,
+    NewestLine,
     NewestProgress,
     NotesInOrder,
+    StoredLine,
 )
-from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.history import LOG, OutputRow
 
 
 def reported_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
     """Return the functions that answer these queries, by type."""
     known: Mapping[type, Callable[[Dialect, Link, Any], object]] = {
         NotesInOrder: _notes,
+        LogOf: _log,
+        NewestLine: _newest_line,
         NewestProgress: _progress,
         AnnotationsOf: _annotations,
         ArtifactsOf: _artifacts,
@@ -69,6 +74,23 @@ def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[OutputRow
     )
     found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.record_of(OutputRow), found))
+
+
+def _log(dialect: Dialect, link: Link, query: LogOf) -> tuple[StoredLine, ...]:
+    sql = (
+        f"SELECT log_number, {', '.join(rows.NOTE)} FROM holdfast_attempt_output "
+        f"WHERE {{}} AND kind = '{LOG}' ORDER BY log_number LIMIT :limit"
+    )
+    conditions, parameters = ["run = :run", "log_number > :after"], {"run": query.run, "after": query.after}
+    found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
+    record = rows.record_of(OutputRow)
+    return tuple(StoredLine(int(row[0]), record(row[1:])) for row in found)
+
+
+def _newest_line(dialect: Dialect, link: Link, query: NewestLine) -> int:
+    sql = f"SELECT max(log_number) FROM holdfast_attempt_output WHERE {{}} AND kind = '{LOG}'"
+    found = _query(dialect, link, sql, ["run = :run"], {"run": query.run})
+    return int(found[0][0] or 0) if found else 0
 
 
 def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[OutputRow, ...]:

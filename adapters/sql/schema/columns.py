@@ -43,10 +43,12 @@ class ColumnMap:
         columns: Mapping[str, str],
         *,
         blobs: Collection[str] = (),
+        derived: Collection[str] = (),
     ) -> None:
         """Map fields to columns, in the order of statements.
 
         A payload has two columns: its field stands for the inline text. `blobs` names the entries for the blob keys.
+        `derived` names columns that no field has: the store computes them.
         """
         self.record = record
         self.table = table
@@ -57,7 +59,7 @@ class ColumnMap:
         self._fields = {column: field for field, column in columns.items()}
         names = getattr(record, "_fields", ()) or [field.name for field in attrs.fields(record)]
         self._check("fields", {*names}, set(self.fields) - set(blobs))
-        self._check("columns", {column.name for column in table.columns}, set(self.columns))
+        self._check("columns", {column.name for column in table.columns} - set(derived), set(self.columns))
         if len(self._fields) < len(self.columns):
             twice = sorted({column for column in self.columns if self.columns.count(column) > 1})
             raise TypeError(f"the column map of {record.__name__} names columns twice: {', '.join(twice)}")
@@ -539,6 +541,7 @@ _MAPS: Final = (
             "kind": "kind",
             "data": "data",
         },
+        derived=("log_number",),
     ),
     ColumnMap(
         Annotation,

@@ -531,8 +531,11 @@ notes: Final = Table(
     _number("at"),
     _name("kind"),
     _text("data"),
+    _number("log_number", nullable=True),
 )
+"""`log_number` is the place of a log line in the order in which the lines of its run were stored."""
 _index("holdfast_attempt_output_in_order", notes.c.run, notes.c.at, notes.c.id)
+_index("holdfast_attempt_output_log", notes.c.run, notes.c.log_number, where="kind = 'log'", unique=True)
 _index(
     "holdfast_attempt_output_progress",
     notes.c.run,

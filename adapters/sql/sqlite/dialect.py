@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 import attrs
 from sqlalchemy import Table
 
-from holdfast.adapters.sql.dialect import ANNOTATION_TEXT, JSON_ENCODER, OnConflict, Write, joined
+from holdfast.adapters.sql.dialect import (
+    ANNOTATION_TEXT,
+    JSON_ENCODER,
+    NO_COLUMNS,
+    OnConflict,
+    Write,
+    joined,
+)
 from holdfast.adapters.sql.queries.waiting_searches import Searches, Source
 from holdfast.adapters.sql.sqlite.claim_query import claim_query
 from holdfast.adapters.sql.sqlite.waiting_searches import rowid_searches
@@ -64,12 +71,21 @@ class SqliteDialect:
         *,
         on_conflict: OnConflict | None = None,
         own: Sequence[str] = (),
+        derived: Mapping[str, str] = NO_COLUMNS,
     ) -> Write:
         """See `Dialect.insert`. Rows are inserted one at a time, so `own` saves nothing."""
         places = ", ".join("?" for _ in columns)
         ending = "" if on_conflict is None else on_conflict.clause
+        if derived:
+            given = ", ".join(f"? AS {name}" for name in columns)
+            names, values = ", ".join((*columns, *derived)), ", ".join((*columns, *derived.values()))
+            sql = f"INSERT INTO {table.name} ({names}) SELECT {values} FROM (SELECT {given}) AS new WHERE true{ending}"
+            return Write(sql, tuple(columns))
         sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){ending}"
         return Write(sql, tuple(columns))
+
+    def lock_logs(self) -> None:
+        """See `Dialect.lock_logs`. There is one writer."""
 
     def insert_annotation_texts(self) -> Write:
         """See `Dialect.insert_annotation_texts`."""

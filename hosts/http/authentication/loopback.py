@@ -8,7 +8,12 @@ import ipaddress
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from holdfast.hosts.http.authentication.origins import OWN_SITES, authority_of, host_name, only
+from holdfast.hosts.http.authentication.origins import (
+    check_origin_header,
+    check_same_origin,
+    host_name,
+    only,
+)
 from holdfast.hosts.http.principals import ALL_NAMESPACES, Principal, Scope
 from holdfast.ports.errors import ForeignOriginError, UnprotectedAddressError
 
@@ -44,11 +49,8 @@ class LoopbackAccess:
         if host is None or host_name(host) not in self._hosts:
             raise ForeignOriginError("Host", headers.get("host", ""))
         if "origin" in headers:
-            origin = only(headers, "origin")
-            if origin is None or authority_of(origin) != host.lower():
-                raise ForeignOriginError("Origin", headers["origin"])
-        if headers.get("sec-fetch-site", "none") not in OWN_SITES:
-            raise ForeignOriginError("Sec-Fetch-Site", headers["sec-fetch-site"])
+            check_origin_header(headers)
+        check_same_origin(headers)
         return LOCAL
 
 

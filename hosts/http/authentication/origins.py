@@ -22,9 +22,14 @@ def check_same_origin(headers: "Headers") -> None:
         if only(headers, "sec-fetch-site") not in OWN_SITES:
             raise ForeignOriginError("Sec-Fetch-Site", headers["sec-fetch-site"])
     elif "origin" in headers:
-        host, origin = only(headers, "host"), only(headers, "origin")
-        if host is None or origin is None or authority_of(origin) != host.lower():
-            raise ForeignOriginError("Origin", headers["origin"])
+        check_origin_header(headers)
+
+
+def check_origin_header(headers: "Headers") -> None:
+    """Raise ForeignOriginError if `Origin` is not of the host that `Host` names, or either is sent twice."""
+    host, origin = only(headers, "host"), only(headers, "origin")
+    if host is None or origin is None or authority_of(origin) != host.lower():
+        raise ForeignOriginError("Origin", headers["origin"])
 
 
 def is_navigation(headers: "Headers") -> bool:

@@ -4,6 +4,7 @@
 
 from itertools import product
 from random import Random
+from threading import Barrier, Thread
 
 import pytest
 from attrs import evolve
@@ -28,6 +29,8 @@ from holdfast.ports.queries.run_output import (
     AnnotationFilter,
     AnnotationsOf,
     ArtifactsOf,
+    LogOf,
+    NewestLine,
     NewestProgress,
     NotesInOrder,
 )
@@ -120,6 +123,77 @@ class RunOutput(PersistenceCase):
         put(store, Insert(a_note(1, data="3")), Insert(a_note(2, data="4")))
 
         assert [note.data for note in store.read(NotesInOrder(RUN))] == ["1", "4"]
+
+    def test_log_lines_are_read_in_the_order_in_which_they_were_stored(self, store: Persistence) -> None:
+        """Whatever their times and ids are: a line that comes late has a greater number than all before it."""
+        late = a_note(1, at=NOW - 9, kind="log")
+        for one in (a_note(5, at=NOW, kind="log"), a_note(7, at=NOW, kind="progress"), late):
+            put(store, Insert(one))
+        put(store, Insert(evolve(late, data="2")), Insert(a_note(8, at=NOW, kind="log")))
+        put(store, Insert(a_note(2, run=2, kind="log")))
+
+        lines = store.read(LogOf(RUN))
+        numbers = [line.number for line in lines]
+        assert [line.note.id for line in lines] == [a_key(5), a_key(1), a_key(8)]
+        assert lines[1].note == late
+        assert numbers[0] == 1
+        assert numbers == sorted(set(numbers))
+        assert [store.read(LogOf(RUN, number, limit=1)) for number in (0, *numbers)] == [
+            *((line,) for line in lines),
+            (),
+        ]
+        assert [line.number for line in store.read(LogOf(a_key(2)))] == [1]
+        assert [store.read(NewestLine(run)) for run in (RUN, a_key(2), "nobody's")] == [numbers[-1], 1, 0]
+        assert store.read(LogOf("nobody's")) == ()
+
+    def test_the_lines_of_one_transaction_have_different_numbers(self, store: Persistence) -> None:
+        """Beside lines of other runs, and output of other kinds."""
+        kinds = ("log", "progress", "log", "heartbeat", "log")
+        notes = [
+            a_note(number, run=1 + number % 2, kind=kind) for number, kind in enumerate((*kinds, *kinds), 1)
+        ]
+        put(store, *map(Insert, notes))
+
+        for run in (1, 2):
+            lines = store.read(LogOf(a_key(run)))
+            assert [line.number for line in lines] == [1, 2, 3]
+            assert {line.note.id for line in lines} == {
+                note.id for note in notes if note.run == a_key(run) and note.kind == "log"
+            }
+
+    def test_lines_that_are_stored_together_are_in_order_of_time(self, store: Persistence) -> None:
+        """That is the order in which a worker stores them. It is not that of their ids."""
+        notes = [a_note(9 - number, at=NOW + number, kind="log") for number in range(8)]
+        put(store, *map(Insert, notes))
+
+        assert [line.note for line in store.read(LogOf(RUN))] == notes
+
+    def test_no_line_is_stored_below_one_that_was_read(self, store: Persistence) -> None:
+        """A reader that always continues after the last number reads every line once, though several threads store."""
+        writers, each = 4, 15
+        starting = Barrier(writers + 1)
+
+        def write(writer: int) -> None:
+            starting.wait()
+            for turn in range(each):
+                first = 1 + 2 * (writer * each + turn)
+                at = NOW + (turn * 7) % 5
+                put(store, *(Insert(a_note(one, at=at, kind="log")) for one in (first, first + 1)))
+
+        threads = [Thread(target=write, args=(writer,)) for writer in range(writers)]
+        for thread in threads:
+            thread.start()
+        starting.wait()
+        found: list[str] = []
+        last, is_over = 0, False
+        while not is_over:
+            is_over = not any(thread.is_alive() for thread in threads)
+            for line in store.read(LogOf(RUN, last, limit=7)):
+                assert line.number > last
+                last = line.number
+                found.append(line.note.id)
+                is_over = False
+        assert sorted(found) == sorted(a_key(1 + number) for number in range(2 * writers * each))
 
     # Annotations
 

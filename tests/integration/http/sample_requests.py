@@ -30,6 +30,8 @@ CONDITIONS: Final = RunConditions(workflow="report")
 ACTIONS: Final[tuple[ActionName, ...]] = ("cancel", "terminate", "pause", "resume", "rerun", "remove")
 BODIES: Final[Mapping[str, object]] = {
     "run.start": {"workflow": "report", "input": 1},
+    "run.start_all": {"calls": [{"workflow": "report", "input": 1}]},
+    "run.update_with_start": {"workflow": "approved", "input": {"order": {"number": 1}}, "id": "cart"},
     "run.annotate": {"values": {"a": 1}},
     "run.wake": {"stage": "reported"},
     "schedule.backfill": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"},

@@ -41,7 +41,7 @@ OF_WORKERS: Final = frozenset(
 OF_BROWSERS: Final = frozenset({"browser_session.create", "browser_session.get", "browser_session.delete"})
 """Operations of browsers, which have a cookie in place of a key."""
 
-OF_FUNCTIONS: Final = frozenset({"run.signal", "run.update", "run.query"})
+OF_FUNCTIONS: Final = frozenset({"run.signal", "run.update", "run.query", "run.update_with_start"})
 """Operations that a pipeline refuses."""
 
 CALLS: Final[Mapping[str, Sent]] = {
@@ -62,6 +62,10 @@ CALLS: Final[Mapping[str, Sent]] = {
     "namespace.get": lambda client, _, __: client.namespaces.describe("other"),
     "namespace.delete": lambda client, _, __: client.namespaces.delete("other", purge=True),
     "run.start": lambda client, _, __: client.start("report", 1, deadline=60, start_at=THEN),
+    "run.start_all": lambda client, _, __: client.start_all([("report", 1), ("report", 2)], queue="fast"),
+    "run.update_with_start": lambda client, _, __: client.update_with_start(
+        ("report", 1), ("Board.move", {"to": "e4"}), id="a/3", timeout=5
+    ),
     "run.list": lambda client, _, __: client.runs(
         status=["failed", "running"], attributes={"tier": "gold & silver"}, since=THEN, oldest_first=True
     ),
@@ -75,6 +79,7 @@ CALLS: Final[Mapping[str, Sent]] = {
     "run.logs": lambda _, run, __: run.logs(level="warning"),
     "run.annotations": lambda _, run, __: run.annotations(prefix="v"),
     "run.published": lambda _, run, __: run.published("state/1"),
+    "run.published_values": lambda _, run, __: run.published_values("state/1"),
     "run.part_result": lambda _, run, __: run.result_of("reported"),
     "run.row_value": lambda _, run, __: run.row_value(1),
     "run.progress": lambda _, run, __: run.progress(),

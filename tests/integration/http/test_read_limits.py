@@ -166,3 +166,20 @@ def test_sqlite_stops_a_read_whose_caller_leaves_and_refuses_the_next(sqlite_eng
 def test_a_limit_has_a_range(sqlite_engine: Engine, seconds: float) -> None:
     with pytest.raises(InvalidArgumentError, match="at most 5"):
         asgi_app(sqlite_engine, read_timeout=seconds)
+
+
+def test_reads_of_a_client_that_leaves_need_a_thread_only_if_some_are_being_made() -> None:
+    idle, reading = CallerReads(SECONDS_MAX), CallerReads(SECONDS_MAX)
+    stopped: list[str] = []
+
+    assert idle.abandon_unless_reading()
+    assert idle.is_abandoned
+    with reading.interrupted_by(lambda: stopped.append("it")):
+        assert not reading.abandon_unless_reading()
+        assert not reading.is_abandoned
+        assert stopped == []
+        reading.abandon()
+    assert stopped == ["it"]
+    with idle.interrupted_by(lambda: stopped.append("late")):
+        pass
+    assert stopped == ["it", "late"]

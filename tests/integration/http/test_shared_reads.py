@@ -107,17 +107,6 @@ def test_the_document_of_a_run_is_sent_when_its_history_grows(
             found.append(next(events).data["status"])
 
 
-def test_the_log_of_a_run_is_sent_when_lines_are_added(
-    client: httpx.Client, engine: Engine, worker: Worker
-) -> None:
-    engine.sync.start(report(1), id="one")
-    with stream(client, f"{RUNS}/one/logs") as events:
-        found = next(events).data["items"]
-        while not found:
-            found = next(events).data["items"]
-    assert [one["message"] for one in found] == [CANARY]
-
-
 @pytest.mark.slow
 def test_many_who_watch_one_list_cost_what_one_costs(
     client: httpx.Client, engine: Engine, monkeypatch: pytest.MonkeyPatch

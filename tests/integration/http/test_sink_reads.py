@@ -135,6 +135,49 @@ async def test_events_of_other_types_are_passed_over(api: Api, engine: Engine) -
 
 
 @pytest.mark.anyio
+async def test_a_client_that_got_no_answer_reads_on_though_batches_were_passed_over(
+    api: Api, engine: Engine
+) -> None:
+    """The lost answer may have passed over any number of batches without an event of the sink's types."""
+    await api.send("PUT", "sinks/audit", {"types": ["run.cancelled"]})
+    place: str | None = None
+    for turn in range(3):
+        for number in range(4):
+            engine.sync.start(report(1), id=f"{turn} {number}")
+        engine.sync.handle(report, f"{turn} 3").cancel()
+        after = "" if place is None else f"&after={place}"
+
+        lost = await api.get(f"{EVENTS}?limit=1{after}")
+        again = await api.get(f"{EVENTS}?limit=1{after}")
+
+        assert again == lost
+        assert [one["run_id"] for one in again["items"]] == [f"{turn} 3"]
+        place = again["next"]
+        for _ in range(2):  # nothing is left, however often that is read
+            empty = await api.get(f"{EVENTS}?limit=1&after={place}")
+            assert empty["items"] == []
+            assert (await api.get(f"{EVENTS}?limit=1&after={empty['next']}"))["items"] == []
+
+
+@pytest.mark.anyio
+async def test_a_read_that_finds_only_other_types_is_continued_from_where_it_was(
+    api: Api, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_reads, "_EMPTY_MAX", 2)
+    await api.send("PUT", "sinks/audit", {"types": ["run.cancelled"]})
+    for number in range(9):
+        engine.sync.start(report(1), id=str(number))
+    engine.sync.handle(report, "8").cancel()
+    place, found = "", list[str]()
+    for _ in range(12):
+        page = await api.get(f"{EVENTS}?limit=1{f'&after={place}' if place else ''}")
+        found += [one["run_id"] for one in page["items"]]
+        place = page["next"]
+
+    assert found == ["8"]
+
+
+@pytest.mark.anyio
 async def test_a_wait_is_answered_with_the_next_events(api: Api, engine: Engine) -> None:
     await api.send("PUT", "sinks/audit", {})
     empty = await api.get(EVENTS)

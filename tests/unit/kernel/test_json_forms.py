@@ -495,9 +495,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         '{"idempotency_key":null,"lease":7,"limit":100,"namespace":"default","sink":"s","type":"outbox.flush"}',
     ),
     (
-        c.OutboxRead(sink="s", registration="k", acknowledged=3),
+        c.OutboxRead(sink="s", registration="k", acknowledged=3, passes_over=2),
         (
-            '{"acknowledged":3,"idempotency_key":null,"limit":100,"namespace":"default","reads_on":true,'
+            '{"acknowledged":3,"idempotency_key":null,"limit":100,"namespace":"default","passes_over":2,"reads_on":true,'
             '"registration":"k","rows_max":500,"sink":"s","type":"outbox.read"}'
         ),
     ),
@@ -861,7 +861,7 @@ REPLIES: list[tuple[object, str]] = [
             registration="k", number=1, since=5, streams=(c.StreamRange(run="r", after=1, last=3),)
         ),
         (
-            '{"number":1,"registration":"k","since":5,"streams":[{"after":1,"last":3,"run":"r",'
+            '{"number":1,"passed_over":0,"registration":"k","since":5,"streams":[{"after":1,"last":3,"run":"r",'
             '"skipped_rows":null}],"types":[]}'
         ),
     ),

@@ -98,6 +98,47 @@ def test_a_cursor_of_another_batch_is_refused(number: int) -> None:
         read(world, second, number=number)
 
 
+def passed(world: World, of: OutboxBatch) -> OutboxBatch:
+    """Pass over a batch that has nothing for the client, and read on."""
+    return world.do(
+        OutboxRead(
+            sink="audit",
+            registration=of.registration,
+            acknowledged=of.number,
+            passes_over=of.passed_over,
+            rows_max=1,
+        )
+    )
+
+
+def test_a_batch_that_is_passed_over_gives_its_number_to_the_next_one() -> None:
+    """So a client that got no answer reads on from the batch before, whatever was passed over meanwhile."""
+    world = world_with("x", "y", "z")
+    first = read(world, rows=1)
+    second = read(world, first, rows=1)
+    third = passed(world, second)
+
+    assert (second.number, third.number) == (2, 2)
+    assert third.streams
+    assert third.streams != second.streams
+    with world.unchanged():
+        assert read(world, first, rows=1) == third
+        assert passed(world, second) == third, "another host has passed over it already"
+    nothing = passed(world, third)
+    assert (nothing.number, nothing.streams) == (1, ())
+    with world.unchanged():
+        assert read(world, first) == nothing
+        assert passed(world, third) == nothing
+    world.create("w")
+    fourth = read(world, first)
+    assert fourth.number == 2
+    assert len(fourth.streams) == 1
+    with world.unchanged():
+        assert passed(world, second) == passed(world, third) == fourth, "they are gone"
+    fifth = read(world, fourth)
+    assert (fifth.number, fifth.streams) == (2, ())
+
+
 def test_what_is_acknowledged_is_not_read_again_from_the_cursor_before() -> None:
     world = world_with("x")
     first = read(world)

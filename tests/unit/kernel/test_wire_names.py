@@ -144,7 +144,7 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
         """,
         ),
         ("holdfast_artifacts", "at blob call content_type epoch item job name node run sha256 size"),
-        ("holdfast_attempt_output", "at call data epoch id job kind run"),
+        ("holdfast_attempt_output", "at call data epoch id job kind log_number run"),
         ("holdfast_attributes", "created_at pair run"),
         (
             "holdfast_audit_entries",

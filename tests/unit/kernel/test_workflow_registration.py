@@ -59,6 +59,19 @@ def test_only_a_process_with_the_code_registers_a_workflow() -> None:
         world.do(register("00", "none"))
 
 
+@pytest.mark.parametrize("schemas", ["", "{", "[]", "null", '"input"', "[" * 60_000])
+def test_schemas_that_are_no_object_are_refused(schemas: str) -> None:
+    """No process could read them, and each would show the workflow without its schemas, or not at all."""
+    world = World(*PLANS)
+    with pytest.raises(InvalidCommandError, match="w@01 are not a JSON object"), world.unchanged():
+        world.do(
+            WorkflowRegister(
+                namespace="default",
+                workflows=(*register("00").workflows, *register("01", schemas=schemas).workflows),
+            )
+        )
+
+
 def test_the_workflows_of_a_deleted_namespace_are_forgotten() -> None:
     world = World(*PLANS)
     for namespace in ("team", "other"):

@@ -1,11 +1,13 @@
 """Channels that a function's code uses, and errors for a sender that knows the code."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.channel_discovery import channels_of
@@ -108,6 +110,51 @@ async def by_text(name: str) -> str:
     return str(await globals()[name].receive())
 
 
+class LoudMapping(Mapping[str, Any]):
+    """A mapping of the application, such as one that reads its values from a file."""
+
+    def __init__(self, **channels: Channel[str]) -> None:
+        self.channels = channels
+
+    @override
+    def __getitem__(self, name: str) -> Any:
+        raise AssertionError("it was read")
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("it was iterated over")
+
+    @override
+    def __len__(self) -> int:
+        raise AssertionError("it was counted")
+
+
+class LoudList(list[Channel[str]]):
+    @override
+    def __iter__(self) -> Iterator[Channel[str]]:
+        raise AssertionError("it was iterated over")
+
+
+LOUD_MAPPING = LoudMapping(urgent=Chair.urgent)
+LOUD_LIST = LoudList([Chair.urgent])
+VIEW = MappingProxyType({"urgent": Chair.urgent})
+
+
+@workflow
+async def by_loud_mapping() -> str:
+    return str(await LOUD_MAPPING["urgent"].receive())
+
+
+@workflow
+async def by_loud_list() -> str:
+    return await LOUD_LIST[0].receive()
+
+
+@workflow
+async def by_view() -> str:
+    return await VIEW["urgent"].receive()
+
+
 @workflow
 async def takes_none() -> None: ...
 
@@ -128,6 +175,14 @@ def test_the_channels_that_a_function_can_come_to_are_found(function: Any, names
     known = channels_of(function.function)
     assert set(known.by_name) == names
     assert known.is_complete
+
+
+def test_containers_of_the_application_are_not_iterated_over() -> None:
+    """That would run its code. What a built-in container holds is found without it."""
+    for function in (by_loud_mapping, by_loud_list, by_view):
+        known = channels_of(function.function)
+        assert set(known.by_name) == {"urgent"}, function.name
+        assert known.is_complete == (function is not by_loud_mapping)
 
 
 @pytest.mark.parametrize("function", [made_in_it, imported_in_it, by_text])

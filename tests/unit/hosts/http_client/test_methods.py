@@ -45,15 +45,15 @@ NOT_OVER_HTTP: Mapping[type, frozenset[str]] = {
                 "create_schedule",
                 "flush",
             ),  # they need the user's code
-            *("start_all", "doctor"),
-            *("within", "update_with_start", "submit_update_with_start"),
+            "doctor",
+            *("within", "submit_update_with_start"),
         }
     ),
     SyncRunHandle: frozenset(
         {
             *("core", "log_reader", "output", "row", "submit_update"),  # parts of hosts
             *("steps", "export_history", "message", "messages"),  # steps are in `details`
-            *("published_reader", "published_values", "wait_for_published"),
+            "published_reader",
         }
     ),
     SyncScheduleHandle: frozenset({"update"}),  # it takes a schedule of the user's code

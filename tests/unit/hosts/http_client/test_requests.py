@@ -88,7 +88,10 @@ def test_a_change_has_one_key_for_all_of_its_repetitions_and_a_read_has_none() -
     assert request_of("run.get", PATH).key is None
 
 
-@pytest.mark.parametrize("url", ["", "holdfast.example.com", "ftp://a", "https://a?b=c", "https://a#b"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "holdfast.example.com", "ftp://a", "https://a?b=c", "https://a#b", "http://[::1", "http://a:b"],
+)
 def test_what_is_not_the_url_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgumentError, match="the URL of a server"):
         base_of(url, "Client")

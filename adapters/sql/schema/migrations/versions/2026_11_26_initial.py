@@ -530,6 +530,7 @@ def create_attempt_output() -> None:
         number("at"),
         key("kind"),
         words("data"),
+        number("log_number", nullable=True),
         sa.PrimaryKeyConstraint("run", "id"),
     )
     index(
@@ -539,6 +540,13 @@ def create_attempt_output() -> None:
         "kind = 'heartbeat'",
     )
     index("holdfast_attempt_output_in_order", "holdfast_attempt_output", ["run", "at", "id"])
+    index(
+        "holdfast_attempt_output_log",
+        "holdfast_attempt_output",
+        ["run", "log_number"],
+        "kind = 'log'",
+        unique=True,
+    )
     index(
         "holdfast_attempt_output_progress",
         "holdfast_attempt_output",
