@@ -25,7 +25,7 @@ LOGGERS: Final = (
     *("holdfast.maintenance", "holdfast.nats", "holdfast.remote", "holdfast.remote.steps"),
     *("holdfast.removing", "holdfast.runs"),
     *("holdfast.server", "holdfast.sql", "holdfast.testing", "holdfast.triggers"),
-    *("holdfast.wake_ups", "holdfast.worker"),
+    *("holdfast.supervisor", "holdfast.wake_ups", "holdfast.worker"),
 )
 """All loggers of Holdfast. The filters of a logger do not apply to its children, so each needs its own."""
 
