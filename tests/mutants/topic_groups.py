@@ -19,7 +19,7 @@ GROUPS: Final = (
     _mutant(
         "group-loses-what-a-member-left-unread",
         "A message that a member has not read when it ends does not go back to its group.",
-        ("X9",),
+        ("X4", "X9"),
         Edit(
             SUBSCRIPTIONS,
             ", *return_changes(run, known, known.groups))\n",
@@ -29,7 +29,7 @@ GROUPS: Final = (
     _mutant(
         "group-gets-back-what-was-read",
         "A message that a member has read goes back to its group when the member ends.",
-        ("M1", "X9"),
+        ("M1", "X4", "X9"),
         Edit(
             MAILBOXES,
             "groups={number: one for number, one in self.groups.items() if number not in taken},",
