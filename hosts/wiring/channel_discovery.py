@@ -110,7 +110,7 @@ class _Search:
         elif isinstance(one, partial):
             yield from (one.func, *one.args, *one.keywords.values())
         elif isinstance(one, _BUILT_IN):
-            yield from islice(get_referents(cast("object", one)), _OBJECTS_MAX)
+            yield from islice(get_referents(one), _OBJECTS_MAX)
         elif not isinstance(one, ModuleType):
             # To iterate over a container of the application would run its code.
             self.is_complete &= not isinstance(one, Mapping | Sequence | AbstractSet)
