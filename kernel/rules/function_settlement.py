@@ -7,6 +7,7 @@ from holdfast.kernel.commands import (
     CompletedAfterStep,
     Failed,
     FunctionWaiting,
+    JobSettle,
     JobSettled,
 )
 from holdfast.kernel.commands.outcomes import WaitingAfterStep
@@ -21,7 +22,7 @@ from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.kernel.state import Decision
 from holdfast.ports.changes import Update
 from holdfast.ports.json import parse
-from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.structs import evolve
 
 
@@ -32,20 +33,23 @@ def complete_function(settlement: Settlement) -> Decision[JobSettled]:
     return _with_successor(settlement, draft, settlement.settled(draft, row=row))
 
 
-def complete_after_step(settlement: Settlement) -> Decision[JobSettled]:
-    """Store the result of a step with the end of its function; without the end if the history has other new rows.
+def without_overtaken_end(command: JobSettle, run: Run) -> JobSettle:
+    """Return a settle without the end of the function, if its history has other new rows: the step alone is stored.
 
     The function has received the step as the row after `seen`. With another row in its place, a replay might end
-    otherwise.
+    otherwise. What it has received since the step is not received in the history that is stored.
     """
-    command, run = settlement.command, settlement.run
     outcome = command.outcome
+    if not isinstance(outcome, CompletedAfterStep) or run.last_row == outcome.seen:
+        return command
+    waiting = WaitingAfterStep(seen=outcome.seen, step=outcome.step, result=outcome.result)
+    return evolve(command, outcome=waiting, received=())
+
+
+def complete_after_step(settlement: Settlement) -> Decision[JobSettled]:
+    """Store the result of a step, and the result of its function, which ends the run."""
+    outcome = settlement.command.outcome
     assert isinstance(outcome, CompletedAfterStep)
-    if run.last_row != outcome.seen:
-        waiting = WaitingAfterStep(seen=outcome.seen, step=outcome.step, result=outcome.result)
-        # What it has received since the step is not received in the history that is stored.
-        overtaken = evolve(settlement, command=evolve(command, outcome=waiting), run=settlement.before)
-        return suspend_after_step(overtaken)
     draft = settlement.draft()
     draft.append_of(settlement.job, outcome.step, payload=outcome.result)
     row = completed(settlement, draft)

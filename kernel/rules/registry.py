@@ -18,6 +18,7 @@ from holdfast.kernel.rules import (
     deadlines,
     external_work,
     function_history,
+    function_settlement,
     heartbeats,
     leader_leases,
     leases,
@@ -105,7 +106,9 @@ _ALL: Final = (
         c.JobSettle,
         c.JobSettled,
         attempt_output.settle_reads_with_output(settlement.settle_reads(outcomes.READS)),
-        attempt_output.settle_with_output(settlement.settle_decision(outcomes.OUTCOMES)),
+        attempt_output.settle_with_output(
+            settlement.settle_decision(outcomes.OUTCOMES, function_settlement.without_overtaken_end)
+        ),
     ),
     _rule(c.JobRecord, c.JobRecorded, function_history.reads_of_record, function_history.decide_record),
     _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),

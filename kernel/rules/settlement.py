@@ -166,8 +166,13 @@ def settle_reads(more: OutcomeReads) -> Callable[[JobSettle], Reads]:
     return reads_of_settle
 
 
-def settle_decision(rules: OutcomeRules) -> Callable[[State, JobSettle, Micros, Ids], Decision[JobSettled]]:
-    """Return the function that decides a settle."""
+def settle_decision(
+    rules: OutcomeRules, replaced: Callable[[JobSettle, Run], JobSettle]
+) -> Callable[[State, JobSettle, Micros, Ids], Decision[JobSettled]]:
+    """Return the function that decides a settle.
+
+    `replaced` returns the command to decide in place of one that does not fit the run as it is; usually the same one.
+    """
 
     def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
         """Settle the attempt and continue the run, or reply `fenced` if the attempt no longer holds its job.
@@ -178,6 +183,7 @@ def settle_decision(rules: OutcomeRules) -> Callable[[State, JobSettle, Micros, 
         if held is None:
             return Decision(JobSettled(status="fenced"))
         run, job = held
+        command = replaced(command, run)
         settle = rules[job.kind].get(type(command.outcome))
         if settle is None:
             raise InvalidCommandError(

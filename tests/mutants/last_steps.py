@@ -18,7 +18,7 @@ LAST_STEPS: Final = (
     _mutant(
         "overtaken-function-ends",
         "A function that has received a step before an earlier row ends all the same.",
-        Edit(RULE, "    if run.last_row != outcome.seen:\n", "    if run.last_row < outcome.seen:\n"),
+        Edit(RULE, "or run.last_row == outcome.seen:\n", "or run.last_row >= outcome.seen:\n"),
     ),
     _mutant(
         "end-without-its-step",

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.hosts.functions.replay import FedAhead, FunctionReplay, OvertakenError
 from holdfast.kernel.commands import CompletedAfterStep, EventAppend, JobRecorded, JobSettled
+from holdfast.kernel.commands.outcomes import WaitingAfterStep
 from holdfast.kernel.rules import outcomes
 from holdfast.kernel.rules.settlement import Settlement
 from holdfast.kernel.state import Decision
@@ -27,17 +28,24 @@ def test_a_function_ends_as_its_replay_whatever_goes_wrong(monkeypatch: pytest.M
     """And all happens: right and wrong guesses, and messages that arrive between a step and its row."""
     seen = Counter[str]()
     rules = outcomes.OUTCOMES[JobKind.WORKFLOW]
-    complete, feed, confirm = (
+    complete, suspend, feed, confirm = (
         rules[CompletedAfterStep],
+        rules[WaitingAfterStep],
         FunctionReplay.feed_ahead,
         FunctionReplay.confirm,
     )
 
     def completing(settlement: Settlement) -> Decision[JobSettled]:
-        outcome = settlement.command.outcome
-        assert isinstance(outcome, CompletedAfterStep)
-        seen["together" if settlement.run.last_row == outcome.seen else "overtaken at the end"] += 1
+        seen["together"] += 1
         return complete(settlement)
+
+    def suspending(settlement: Settlement) -> Decision[JobSettled]:
+        outcome = settlement.command.outcome
+        assert isinstance(outcome, WaitingAfterStep)
+        seen["overtaken at the end"] += (
+            settlement.run.last_row != outcome.seen
+        )  # or the store refuses a value
+        return suspend(settlement)
 
     def feeding(drive: FunctionReplay, step: EventAppend, now: Micros) -> bool:
         has_returned = feed(drive, step, now)
@@ -52,6 +60,7 @@ def test_a_function_ends_as_its_replay_whatever_goes_wrong(monkeypatch: pytest.M
             raise
 
     monkeypatch.setitem(rules, CompletedAfterStep, completing)
+    monkeypatch.setitem(rules, WaitingAfterStep, suspending)
     monkeypatch.setattr(FunctionReplay, "feed_ahead", feeding)
     monkeypatch.setattr(FunctionReplay, "confirm", confirming)
     for outcome in simulate_seeds(range(FIRST, FIRST + SEEDS), "memory", workload="last_steps"):

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.commands import (
     Attempt,
+    ChannelMessage,
     Completed,
+    CompletedAfterStep,
     ContinuedAsNew,
     Failed,
     Failure,
     FunctionWaiting,
     JobRecord,
+    JobSettle,
     RunCreate,
     RunRerunFrom,
+    RunSignal,
     RunTerminate,
     TopicDeliver,
     TopicPublish,
@@ -137,6 +141,27 @@ def test_messages_for_which_no_member_waits_are_kept_for_the_next(world: World) 
     publish(world, "3")
     deliver(world)
     assert taken(world, "a", "b", "c") == [["1"], ["2"], ["3"]]
+
+
+def test_a_member_that_was_overtaken_at_its_end_still_holds_what_it_has_read_since(world: World) -> None:
+    """The step that it has received before is stored after another row, so it has not read the message."""
+    attempt = function(world, "m")
+    record(world, attempt, waiting())
+    publish(world, "1")
+    deliver(world)
+    last, number = world.run("m").last_row, world.history("m")[-1].number
+    world.do(RunSignal(run_id="m", signal=ChannelMessage(channel="go", payload=payload(1))))
+    done = events.StepCompleted(call="2", step="pack", attempt=1, host="here", site="")
+    outcome = CompletedAfterStep(output=payload(1), seen=last, step=done, result=payload(2))
+    settled = world.do(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome, received=(number,)))
+    assert settled.retry_at == world.now
+    (held,) = world.tables().subscriptions.values()
+    assert held.holds == 1
+    assert number in mailbox_from(world.run("m").mailbox).unread
+    world.do(RunTerminate(run_id="m"))
+    member(world, "other")
+    deliver(world)
+    assert taken(world, "other") == [["1"]]
 
 
 def test_groups_and_subscribers_do_not_take_from_each_other(world: World) -> None:
