@@ -221,6 +221,13 @@ def cases(sizes: Sizes) -> list[Case]:
             repeats=1,
         ),
         Case(
+            name="topic_group",
+            unit="messages/s",
+            measure=lambda site: topic_workloads.share(site, sizes.keys, 2),
+            floor=lambda site: topic_workloads.signal(site, sizes.keys, 2),
+            repeats=1,
+        ),
+        Case(
             name="topic_waits",
             unit="messages/s",
             measure=lambda site: topic_workloads.wake(site, sizes.keys),
@@ -303,6 +310,14 @@ def _functions(sizes: Sizes) -> Sequence[Case]:
             measure=lambda site: functions.fan_out(site, max(2, sizes.long_steps // 6)),
             floor=lambda site: floors.fan(site, sizes.items),
             repeats=sizes.repeats,
+        ),
+        Case(
+            name="update_of_long_run",
+            unit="ms",
+            measure=lambda site: functions.update_run(site, sizes.replayed, asked),
+            floor=lambda site: functions.update_run(site, 1, asked),
+            repeats=1,
+            warms_up_itself=True,
         ),
         Case(
             name="wake_from_memory",

@@ -10,6 +10,7 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import RunName
@@ -54,6 +55,50 @@ async def echoes(length: int, messages: int) -> int:
     for _ in range(messages):
         number = await add_one(await more.receive())
     return number
+
+
+class Total:
+    """A number that updates add to."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    @update
+    def add(self, number: int) -> int:
+        """Add a number, and return the total."""
+        self.number += number
+        return self.number
+
+
+@workflow
+async def counts(rows: int) -> int:
+    """Make a history of so many rows, then take updates until a message arrives."""
+    total = Total()
+    await asyncio.gather(*(add_one(number) for number in range(rows)))
+    expose(total)
+    await more.receive()
+    return total.number
+
+
+def update_run(site: Site, rows: int, times: int) -> Sample:
+    """Update a run whose history has so many rows, one update after the other."""
+    with (
+        Meter(site) as meter,
+        Engine.open(site.url, workflows=[counts]).sync as engine,
+        Worker(engine, concurrency=_LIMIT),
+    ):
+        run = engine.start(counts(rows))
+        run.update(Total.add(1), timeout=_SOON)  # it has begun, and its functions are in memory
+        meter.start()
+        latencies: list[float] = []
+        for _ in range(times):
+            began_at = time.perf_counter()
+            run.update(Total.add(1))
+            latencies.append(time.perf_counter() - began_at)
+        meter.stop()
+        run.signal(more(0))
+        check(run.result(timeout=_SOON) == times + 1, "updates were lost")
+    return meter.sample(times, latencies=latencies)
 
 
 def chains(site: Site, runs: int) -> Sample:

@@ -1,4 +1,7 @@
-"""The workloads of topics: a message for one and for many runs, and runs that each wait for a message of their own."""
+"""The workloads of topics.
+
+A message for one and for many runs, runs that each wait for a message of their own, and members of a group.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,6 +39,13 @@ async def wait_for(order: str) -> str:
     return (await orders.where(order=order).receive())["order"]
 
 
+@workflow
+async def pack(messages: int) -> int:
+    """Receive messages as a member of a group."""
+    group = news.group("packers")
+    return len([await group.receive() for _ in range(messages)])
+
+
 def publish(site: Site, subscribers: int, messages: int) -> Sample:
     """Publish messages to subscribers that wait, until all have received them."""
     return _measured(
@@ -44,6 +54,17 @@ def publish(site: Site, subscribers: int, messages: int) -> Sample:
         messages,
         lambda engine: engine.start_all([follow(messages) for _ in range(subscribers)]),
         lambda engine, _: [engine.publish(news(number)) for number in range(messages)],
+    )
+
+
+def share(site: Site, members: int, messages: int) -> Sample:
+    """Publish messages for a group, so many for each of its members, until all have received theirs."""
+    return _measured(
+        site,
+        members,
+        messages,
+        lambda engine: engine.start_all([pack(messages) for _ in range(members)]),
+        lambda engine, _: [engine.publish(news(number)) for number in range(members * messages)],
     )
 
 
@@ -83,7 +104,7 @@ def _measured(
 ) -> Sample:
     with (
         Meter(site) as meter,
-        Engine.open(site.url, workflows=[follow, listen, wait_for]).sync as engine,
+        Engine.open(site.url, workflows=[follow, listen, pack, wait_for]).sync as engine,
         Worker(engine, concurrency=CONCURRENCY) as worker,
     ):
         started = start(engine)
