@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast import Engine, Worker
+from holdfast.hosts.metrics.merged_metrics import MergedMetrics
 from holdfast.metrics import Metrics
 
 DOCS: Final = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -33,7 +34,7 @@ def series() -> dict[str, str]:
     with engine.sync:
         metrics = Metrics(engine)
         metrics.add_worker(Worker(engine))
-        families = list(metrics.registry.collect())
+        families = [*metrics.registry.collect(), *MergedMetrics({}, {0: 0}, ready=1).collect()]
     found: dict[str, str] = {}
     for family in families:
         shown = f"{family.name}_total" if family.type == "counter" else family.name
