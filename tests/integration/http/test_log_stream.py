@@ -97,6 +97,7 @@ def texts(events: list[Event]) -> list[str]:
     return [one.data["message"] for one in events if one.type == "line"]
 
 
+@pytest.mark.slow
 def test_a_line_that_is_stored_late_comes_after_those_that_were_sent(
     client: httpx.Client, engine: Engine
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_line_that_is_stored_late_comes_after_those_that_were_sent(
     assert [line.message for line in engine.sync.handle(many, "one").logs()] == ["late", "a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_after_every_event_gets_every_line_once_on_any_server_and_over_reruns(
     engine: Engine, worker: Worker
 ) -> None:
@@ -257,6 +259,7 @@ def test_a_follower_of_a_run_that_is_removed_ends(engine: Engine) -> None:
         run.logs(follow=True)
 
 
+@pytest.mark.slow
 def test_many_who_follow_one_log_ask_once_a_second_whether_it_has_grown(
     client: httpx.Client,
     engine: Engine,

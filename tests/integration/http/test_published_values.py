@@ -131,6 +131,7 @@ def test_no_value_is_lost_or_repeated_over_a_connection_that_breaks(
             assert list(found) == list(own)
 
 
+@pytest.mark.slow
 def test_a_stream_continues_after_each_event_on_any_server_and_a_rerun_does_not_change_it(
     engine: Engine, worker: Worker
 ) -> None:
