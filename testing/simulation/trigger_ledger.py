@@ -1,7 +1,8 @@
 """The ledger of triggers: each message that a trigger selects starts one run, and no other message does (X7, X8).
 
 - X7: the commit that moves a trigger past messages starts, or joins, the run of each that it selects, and of no other.
-  A trigger moves on message by message: it goes back only when it begins anew.
+  A trigger moves on message by message: it goes back only when it begins anew. Then messages may be gone that it had
+  passed before, between others that are kept for a group; X6 is that none goes which a trigger has not passed.
 - X8: in the end, no trigger is behind its topic, unless it is paused.
 """
 
@@ -16,7 +17,7 @@ from holdfast.kernel.topics.selections import is_selected, texts_from
 from holdfast.kernel.topics.trigger_data import MessageOutcome
 from holdfast.ports.changes import Insert, Update
 from holdfast.ports.records.run import Run, RunName
-from holdfast.ports.records.topic import TopicMessageRow, TopicName
+from holdfast.ports.records.topic import MessageName, TopicMessageRow, TopicName
 from holdfast.ports.records.trigger import TriggerRow
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
@@ -74,7 +75,7 @@ class TriggerLedger:
             yield f"moved on to message {after.next_number} while it was paused"
         for number in range(before.next_number, after.next_number):
             message = stored.get(number)
-            wanted = message is not None and _selects(before, message)
+            wanted = message is not None and _is_stored(tables, message) and _selects(before, message)
             one = handled.get(number)
             if wanted and one is None:
                 yield f"moved past message {number}, which it selects, without a run"
@@ -116,6 +117,10 @@ def _handled(before: TriggerRow, after: TriggerRow) -> dict[int, MessageOutcome]
     known = Counter(values_of(before.recent, MessageOutcome))
     new = Counter(values_of(after.recent, MessageOutcome)) - known
     return {one.number: one for one in new}
+
+
+def _is_stored(tables: Tables, message: TopicMessageRow) -> bool:
+    return MessageName(message.namespace, message.topic, message.id) in tables.topic_messages
 
 
 def _selects(row: TriggerRow, message: TopicMessageRow) -> bool:
