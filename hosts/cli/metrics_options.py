@@ -26,12 +26,15 @@ class MetricsAddress:
     @contextmanager
     def served_with_health(
         self,
-        expose: "Callable[[str], Exposition]",
+        expose: "Callable[[str], Exposition] | None",
         health: Callable[[], tuple[bool, Mapping[str, object]]],
         screen: Screen,
     ) -> Generator[None]:
-        """Serve metrics and health for as long as the block lasts, if there is a port. Raises CliError as `served`."""
-        if self.port is None:
+        """Serve metrics and health for as long as the block lasts, if there are a port and metrics.
+
+        Raises CliError as `served`.
+        """
+        if self.port is None or expose is None:
             yield
             return
         from holdfast.hosts.metrics.status_server import served_status

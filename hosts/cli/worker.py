@@ -37,7 +37,7 @@ from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import step_of
 
 if TYPE_CHECKING:
-    from holdfast.hosts.metrics.metrics import Exposition, Metrics
+    from holdfast.hosts.metrics.metrics import Metrics
 
 LEAVE_SECONDS: Final = 2.0
 """How long the process may take after the drain grace, in seconds, to store results and release other jobs."""
@@ -155,8 +155,7 @@ def worker_command(
         raise CliError(
             Exit.USAGE, "usage", "--processes needs a database: a store in memory belongs to one process"
         )
-    has_metrics = metrics_at.port is not None
-    metrics = _metrics_of(engine) if has_metrics else None  # it must observe the engine first
+    metrics = None if metrics_at.port is None else _metrics_of(engine)  # it must observe the engine first
     try:
         worker = Worker(
             engine,
@@ -185,10 +184,7 @@ def worker_command(
         bound = threading.Thread(target=_end_in_time, args=(worker, drain_grace, ended), daemon=True)
         bound.start()
 
-        def expose(accept: str) -> "Exposition":
-            assert metrics is not None
-            return metrics.expose(accept)
-
+        expose = None if metrics is None else metrics.expose
         with (
             metrics_at.served_with_health(expose, partial(_health, worker), screen),
             Reporter(

@@ -1,6 +1,7 @@
 """The metrics of several processes as one text."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -8,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-STORE: str = "Store: "
+STORE: Final = "Store: "
 """How the descriptions of the metrics of a store begin, which are the same in every process."""
 
 

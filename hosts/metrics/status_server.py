@@ -1,6 +1,7 @@
 """An HTTP server of a worker for the programs that watch it: `/metrics` for Prometheus, `/health` for a platform."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -52,7 +53,8 @@ def served_status(
                 start("404 Not Found", [("Content-Type", _TEXT)])
                 return [b"there are /metrics and /health\n"]
 
-    server = make_server(host, port, answer, _server_class(host), _QuietHandler)
+    kind = _StatusServer6 if ":" in host else _StatusServer
+    server = make_server(host, port, answer, kind, _QuietHandler)
     thread = threading.Thread(target=server.serve_forever, name="holdfast-status", daemon=True)
     thread.start()
     try:
@@ -68,12 +70,8 @@ class _StatusServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-def _server_class(host: str) -> type[WSGIServer]:
-    import socket
-
-    if ":" not in host:
-        return _StatusServer
-    return type("_StatusServer6", (_StatusServer,), {"address_family": socket.AF_INET6})
+class _StatusServer6(_StatusServer):
+    address_family = socket.AF_INET6
 
 
 class _QuietHandler(WSGIRequestHandler):

@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -76,13 +77,11 @@ class ReportServer:
         self._thread.start()
 
     def _serve(self) -> None:
-        try:
+        with suppress(OSError):  # the supervisor has ended, as at the end of its requests
             for line in self._connection.makefile("rb"):
                 request = structure(json.loads(line), _Request)
                 answer = _Answer(request.id, self._report(request.metrics))
                 self._connection.sendall(json.dumps(attrs.asdict(answer)).encode() + b"\n")
-        except OSError:
-            pass
         self._abandoned()
 
 

@@ -310,7 +310,7 @@ def test_settles_that_take_the_next_jobs_are_one_commit_and_cost_one_statement_m
 
 
 @pytest.mark.slow
-def test_what_bodies_have_said_costs_one_or_two_statements_more_however_much_it_is(
+def test_output_of_bodies_costs_one_or_two_statements_more_however_much_it_is(
     worked: Worked, statements: Statements, url: str
 ) -> None:
     """One adds the lines, and where there are several writers one locks the logs before, as lines are numbered.

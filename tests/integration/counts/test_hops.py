@@ -7,22 +7,8 @@ import pytest
 
 from holdfast.hosts.execution import threads
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.kernel.authoring.functions import workflow
-from holdfast.kernel.authoring.steps import step
 from tests.integration.counts.conftest import OpenEngine
-
-
-@step
-async def add(number: int) -> int:
-    return number + 1
-
-
-@workflow
-async def chain(steps: int) -> int:
-    number = 0
-    for _ in range(steps):
-        number = await add(number)
-    return number
+from tests.integration.counts.test_functions import chain
 
 
 @pytest.fixture

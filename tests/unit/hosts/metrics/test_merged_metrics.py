@@ -18,7 +18,7 @@ def text(commands: int, runs: int) -> str:
     return generate_latest(registry).decode()
 
 
-def test_processes_are_told_apart_and_the_store_is_shown_once() -> None:
+def test_each_process_has_a_label_and_the_store_is_shown_once() -> None:
     registry = CollectorRegistry()
     registry.register(MergedMetrics({0: text(3, 7), 2: text(4, 8)}, {0: 0, 1: 5, 2: 0}, ready=2))
     shown = generate_latest(registry).decode()

@@ -47,7 +47,7 @@ def test_a_process_that_has_ended_has_no_report(pair: tuple[socket.socket, socke
     assert reader.read_report(metrics=False, timeout=30) is None
 
 
-def test_a_worker_whose_supervisor_is_gone_is_told(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_worker_notices_that_its_supervisor_has_ended(pair: tuple[socket.socket, socket.socket]) -> None:
     gone = threading.Event()
     ReportServer(pair[1], lambda _: REPORT, abandoned=gone.set).start()
     pair[0].close()
