@@ -84,7 +84,9 @@ def run_processes(count: int, *, drain_grace: float, metrics_at: MetricsAddress,
         code = supervisor.run()
     if code:
         raise CliError(
-            Exit(code) if code in set(Exit) else Exit.BUG, "processes", "the worker processes have ended"
+            Exit(code) if code in set(Exit) else Exit.BUG,
+            "processes",
+            "the worker processes have ended, as their log says",
         )
 
 
