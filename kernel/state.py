@@ -258,11 +258,15 @@ class State:
         """Apply the changes of a decision, so that later commands of the batch see them."""
         if self.fair is not None:
             self.fair.note(changes)
+        tables = self.tables
         for change in changes:
-            self.tables.apply(change)
-            if not (isinstance(change, Insert) and isinstance(change.record, HistoryRow)):
+            if not isinstance(change, Insert):
+                tables.apply(change)
                 continue
             row = change.record
+            tables.insert(row)
+            if not isinstance(row, HistoryRow):
+                continue
             if row.run in self.new_rows:
                 self.new_rows[row.run].append(row)
             if row.type in (events.SignalReceived.type, events.StartReceived.type):

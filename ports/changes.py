@@ -255,6 +255,14 @@ def inserted(changes: Iterable[Change], record: type[Record]) -> Iterator[Record
 def net_changes(changes: Iterable[Change]) -> NetChanges:
     """Return the net effect of changes, in order."""
     net = NetChanges()
+    new = net.inserted
     for change in changes:
+        if isinstance(change, Insert):  # nearly all: `add` without two calls, unless another row has the key
+            record = change.record
+            table = TABLE_OF[type(record)]
+            key: Any = table.key_of(record)
+            if key not in (rows := new[table]):
+                rows[key] = record
+                continue
         net.add(change)
     return net

@@ -9,9 +9,32 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeVar
+
     from attrs import evolve, frozen
 
-    __all__ = ["evolve", "frozen"]
+    T = TypeVar("T")
+
+    __all__ = ["changer", "evolve", "frozen", "maker"]
+
+    def maker(
+        made: type[T], names: Sequence[str], **members: Mapping[Any, Any]
+    ) -> Callable[[Sequence[Any]], T]:
+        """Return a function that makes a record from the values of all its fields, in the order of the names.
+
+        `members` gives the members of an enumeration by their stored values, by field. The function takes half of the
+        time that the constructor takes. It raises ValueError for more values, or fewer, and KeyError, or TypeError, for
+        a value that is not among the members.
+        """
+        ...
+
+    def changer(made: type[T], *names: str) -> Callable[..., T]:
+        """Return a function that copies a record with new values for these fields, all of them given by keyword.
+
+        It does the same as `evolve`, in half of the time.
+        """
+        ...
 else:
     _COPIERS = {}
 
@@ -33,10 +56,43 @@ else:
             setattr(copy, name, value)
         return copy
 
+    def maker(made, names, **members):
+        """Return a function that makes a record from the values of all its fields, in the order of the names."""
+        assert _is_plain(made)
+        assert {*names} == {field.name for field in attrs.fields(made)}
+        targets = ", ".join(f"record.{name}" for name in names)
+        found = (f"    record.{name} = members[{name!r}][record.{name}]" for name in members)
+        start = ("def make(values):", "    record = new(made)", f"    ({targets},) = values")
+        return _compiled((*start, *found, "    return record"), made, "make", members=members)
+
+    def changer(made, *names):
+        """Return a function that copies a record with new values for these fields, given by keyword."""
+        assert _is_plain(made)
+        fields = [field.name for field in attrs.fields(made)]
+        assert {*names} <= {*fields}
+        values = (f"    copy.{name} = {name if name in names else f'record.{name}'}" for name in fields)
+        start = (f"def change(record, *, {', '.join(names)}):", "    copy = new(made)")
+        return _compiled((*start, *values, "    return copy"), made, "change")
+
     def _copier(made):
         """Return a function that copies records of a class; None if creating one does more than set its fields."""
-        fields = attrs.fields(made)
-        is_plain = (
+        if not _is_plain(made):
+            return None
+        # Generated code with one assignment per field, as attrs generates `__init__`.
+        fields = (f"    copy.{field.name} = record.{field.name}" for field in attrs.fields(made))
+        return _compiled(
+            ("def copier(record):", "    copy = new(made)", *fields, "    return copy"), made, "copier"
+        )
+
+    def _compiled(lines, made, name, **more):
+        names = {"new": object.__new__, "made": made, **more}
+        code = compile("\n".join(lines), f"<{name} of {made.__qualname__}>", "exec")
+        exec(code, names)  # noqa: S102  # names of fields only
+        return names[name]
+
+    def _is_plain(made):
+        """Return whether creating a record of a class does no more than set its fields."""
+        return (
             made.__setattr__ is object.__setattr__
             and made.__dictoffset__ == 0
             and not any(
@@ -48,14 +104,6 @@ else:
                 and field.validator is None
                 and field.converter is None
                 and field.name == field.alias
-                for field in fields
+                for field in attrs.fields(made)
             )
         )
-        if not is_plain:
-            return None
-        # Generated code with one assignment per field, as attrs generates `__init__`.
-        lines = (f"    copy.{field.name} = record.{field.name}" for field in fields)
-        code = "\n".join(["def copier(record):", "    copy = new(made)", *lines, "    return copy"])
-        names = {"new": object.__new__, "made": made}
-        exec(compile(code, f"<copies of {made.__qualname__}>", "exec"), names)  # noqa: S102  # names of fields only
-        return names["copier"]

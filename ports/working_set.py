@@ -238,7 +238,7 @@ class Tables:
             is_new = key not in rows
             rows[key] = record
             if is_new and table.unique:
-                self._note_name(table, record)
+                self._note_name(table, table.name_of(record), record)
 
     def taken(self, record: StoredRecord) -> object | None:
         """Return the key or the unique name of a new row that another one has; None if both are free."""
@@ -258,7 +258,7 @@ class Tables:
     def apply(self, change: Change) -> None:
         """Make one change. ConflictError, and no effect, if the key or name of a new row is taken."""
         if isinstance(change, Insert):
-            self._insert(change.record)
+            self.insert(change.record)
         elif isinstance(change, Update):
             self.put(change.record)
         elif isinstance(change, Delete):
@@ -279,8 +279,7 @@ class Tables:
                 case AdvanceStreams(head):
                     self._advance_stream(head)
 
-    def _note_name(self, table: AnyTable, record: Any) -> None:
-        name = table.name_of(record)
+    def _note_name(self, table: AnyTable, name: object | None, record: Any) -> None:
         if name is not None:
             self.names[table].add(name)
         if isinstance(record, Run):
@@ -288,13 +287,35 @@ class Tables:
             if known is None or self.runs[known].generation <= record.generation:
                 self.newest[record.name] = record.key
 
-    def _insert(self, record: StoredRecord) -> None:
+    def insert(self, record: StoredRecord) -> None:
+        """Insert a row. ConflictError, and no effect, if its key or name is taken, unless the table allows that."""
+        # The same as `taken`, then `put`, without these calls: every new row of a batch is inserted here.
+        if isinstance(record, HistoryRow):
+            rows = self.history.setdefault(record.run, [])
+            if rows and rows[-1].number >= record.number:
+                raise ConflictError(f"history: {(record.run, record.number)} exists")
+            rows.append(record)
+            return
+        if isinstance(record, Job):
+            jobs = self.jobs.setdefault(record.run, {})
+            if record.number in jobs:
+                raise ConflictError(f"jobs: {record.key.text} exists")
+            jobs[record.number] = record
+            return
         table = TABLE_OF[type(record)]
-        if table.on_insert is not OnInsert.REPLACE and (taken := self.taken(record)) is not None:
+        if table.on_insert is OnInsert.REPLACE:
+            self.put(record)
+            return
+        key: Any = table.key_of(record)
+        known = self.rows[table]
+        name = table.name_of(record) if table.unique else None
+        if key in known or (name is not None and name in self.names[table]):
             if table.on_insert is OnInsert.KEEP:
                 return
-            raise ConflictError(f"{table.name}: {taken} exists")
-        self.put(record)
+            raise ConflictError(f"{table.name}: {key if key in known else name} exists")
+        known[key] = record
+        if table.unique:
+            self._note_name(table, name, record)
 
     def _delete(self, table: AnyTable, key: Any) -> None:
         if table is JOBS:

@@ -198,11 +198,15 @@ class Cloud:
             self.tick()
             return received
         self.aws.pass_time(60)
-        with ThreadPoolExecutor(self._width + 1, "functions") as threads:
+        threads = ThreadPoolExecutor(self._width + 1, "functions")
+        try:
             ticked = threads.submit(self.tick)
             drained = [threads.submit(self._drained) for _ in range(self._width)]
             received = sum(one.result() for one in drained)
             ticked.result()
+        finally:
+            # A function that hangs must not hold up the failure of its test, by the timeout of all tests.
+            threads.shutdown(wait=False, cancel_futures=True)
         return received
 
     def _drained(self) -> int:

@@ -61,7 +61,7 @@ from holdfast.hosts.inspection.schedules import ScheduleReasons
 from holdfast.hosts.inspection.topics import TopicGroupInfo, TopicInfo
 from holdfast.hosts.inspection.triggers import TriggerChanged, TriggeredMessage, TriggerInfo
 from holdfast.hosts.inspection.why import RunReasons
-from holdfast.hosts.inspection.workflows import WorkflowInfo
+from holdfast.hosts.inspection.workflows import UpdateSchemas, WorkflowInfo
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reference/documents.md"
 START: Final = "## Documents\n"
@@ -120,6 +120,7 @@ DOCUMENTS: Final[Mapping[Document, str]] = {
     ScheduleChanged: "",
     TriggeredMessage: "",
     TriggerChanged: "",
+    UpdateSchemas: "",
     ParentRun: "",
     Actor: "",
     DoctorFinding: "",

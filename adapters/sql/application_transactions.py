@@ -8,15 +8,13 @@ from typing import Final, TypeVar
 from holdfast.adapters.sql.application_connections import ApplicationAccess, ApplicationConnection, Executed
 from holdfast.adapters.sql.database import NONE, Parameters
 from holdfast.adapters.sql.dialect import Write
+from holdfast.adapters.sql.retry import CONFLICTS_MAX
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.ports.errors import ConflictError, SchemaError, WrongStoreError
 from holdfast.ports.persistence import Transaction
 
 R = TypeVar("R")
-
-CONFLICTS_MAX: Final = 10
-"""How often work runs in one transaction, if each time there is a conflict."""
 
 _SAVE: Final = "SAVEPOINT holdfast"
 _UNDO: Final = "ROLLBACK TO SAVEPOINT holdfast"

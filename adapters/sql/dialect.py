@@ -38,7 +38,10 @@ JSON_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False,
 
 @attrs.frozen
 class Alike:
-    """A statement that writes rows which differ only in a few columns."""
+    """A statement that writes rows which differ only in a few columns.
+
+    Its parameters are `:shared`, a JSON object, and each column that differs, by its name: a JSON array.
+    """
 
     sql: str
     own: tuple[tuple[int, str], ...]
@@ -54,11 +57,9 @@ class Alike:
         for place, _ in self.shared:
             if columns[place].count(first[place]) != number:
                 return None
-        names = [name for _, name in self.own]
-        return {
-            "shared": JSON_ENCODER.encode({name: first[place] for place, name in self.shared}),
-            "rows": encode_rows(names, zip(*(columns[place] for place, _ in self.own), strict=True)),
-        }
+        encode = JSON_ENCODER.encode
+        shared = encode({name: first[place] for place, name in self.shared})
+        return {"shared": shared, **{name: encode(columns[place]) for place, name in self.own}}
 
 
 @attrs.frozen

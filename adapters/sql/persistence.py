@@ -10,9 +10,10 @@
 #
 # Retries. `errors` sorts what a database can raise. A TransientError (lost connection, deadlock, serialization failure,
 # lock or statement timeout, failover, full disk) is tried again after 20 ms, doubling up to 2 s, with jitter. A
-# ConflictError means that another transaction has added the same key first; it is tried again at once, ten times at
-# most, because the next try reads that row and decides anew. Other errors go to the caller. An error of the database
-# sticks to its transaction: `work` may catch it, but `end` raises it again before the commit.
+# ConflictError means that another transaction has added the same key first; it is tried again at once, then after
+# pauses of up to 200 ms, 30 times in all, because the next try reads that row and decides anew. Other errors go to the
+# caller. An error of the database sticks to its transaction: `work` may catch it, but `end` raises it again before the
+# commit.
 #
 # Locks. Isolation is READ COMMITTED, so correctness rests on row locks: the rows that a decision relies on are locked
 # when they are read, or can't change to its harm (sessions: docs/decisions/0003). All transactions lock runs, then

@@ -12,8 +12,13 @@ PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 2.0
 NOTICE_SECONDS: Final = 2.0
 """After this time a waiting call logs what it waits for."""
-CONFLICTS_MAX: Final = 10
-"""Conflicts with concurrently added rows after which the caller gets the error."""
+CONFLICTS_MAX: Final = 30
+"""Conflicts with concurrently added rows after which the caller gets the error.
+
+Each conflict means that another transaction was committed. A call that is unlucky with a name that opens and closes all
+the time, such as that of a small batch of gathered starts, loses one try in two while many others start.
+"""
+CONFLICT_PAUSE_SECONDS_MAX: Final = 0.2
 
 _log = logging.getLogger("holdfast.sql")
 
@@ -67,4 +72,5 @@ class RetryBudget:
         if self._conflicts >= CONFLICTS_MAX or time.monotonic() >= self._until:
             raise error
         if self._conflicts > 1:
-            time.sleep(PAUSE_SECONDS_MIN * self._random())
+            pause = min(PAUSE_SECONDS_MIN * 2 ** (self._conflicts - 2), CONFLICT_PAUSE_SECONDS_MAX)
+            time.sleep(pause * self._random())

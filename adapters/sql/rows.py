@@ -43,7 +43,7 @@ from holdfast.ports.searches import (
     WaitedFor,
     WaitingTurn,
 )
-from holdfast.ports.structs import evolve
+from holdfast.ports.structs import evolve, maker
 from holdfast.ports.unreadable import RunOutline, replace_unreadable, shown, unreadable_columns
 
 Row: TypeAlias = tuple[Any, ...]
@@ -87,6 +87,10 @@ _WHEN_FULL: Final[Mapping[str | None, WhenFull | None]] = {
 }
 _STATE: Final = {state.value: state for state in JobState}
 _KIND: Final = {kind.value: kind for kind in JobKind}
+_run: Final = maker(
+    Run, COLUMNS[Run].fields, status=_STATUS, close_policy=_CLOSE_POLICY, concurrency_full=_WHEN_FULL
+)
+_job: Final = maker(Job, COLUMNS[Job].fields, kind=_KIND, state=_STATE)
 _HISTORY_HEAD: Final = attrgetter(*COLUMNS[HistoryRow].fields[:7])
 _AI_CALL_HEAD: Final = attrgetter(*COLUMNS[AiCall].fields[:16])
 COST_PART: Final = 1_000_000
@@ -95,27 +99,23 @@ BIGINT_MAX: Final = 2**63 - 1
 
 def run_from(row: Row) -> Run:
     """Return the run in a row of `RUN`. UnreadableRowError."""
-    fields = fields_of(Run, row)
     try:
-        fields["status"] = _STATUS[fields["status"]]
-        fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
-        fields["concurrency_full"] = _WHEN_FULL[fields["concurrency_full"]]
-        if fields["last_row"] < 0:  # new history rows would sort before the existing ones
+        run = _run(row)
+        if run.last_row < 0:  # new history rows would sort before the existing ones
             raise KeyError("last_row")
     except (KeyError, TypeError):
+        fields = fields_of(Run, row)
         raise _unreadable(Run, fields["key"], unreadable_columns(Run, fields)) from None
-    return Run(**fields)
+    return run
 
 
 def job_from(row: Row) -> Job:
     """Return the job in a row of `JOB`. UnreadableRowError."""
-    fields = fields_of(Job, row)
     try:
-        fields["kind"] = _KIND[fields["kind"]]
-        fields["state"] = _STATE[fields["state"]]
-    except KeyError:
+        return _job(row)
+    except (KeyError, TypeError):
+        fields = fields_of(Job, row)
         raise _unreadable(Job, fields["run"], unreadable_columns(Job, fields)) from None
-    return Job(**fields)
 
 
 def job_key_from(row: Row) -> JobKey:
@@ -438,8 +438,14 @@ def askable(texts: Iterable[str]) -> list[str]:
 
 def askable_keys(keys: Iterable[K]) -> list[K]:
     """Return those of these keys, tuples of texts and numbers, that a row can have, ascending."""
-    return sorted(
-        key
-        for key in set(keys)
-        if all(part <= BIGINT_MAX if isinstance(part, int) else is_askable(part) for part in key)
-    )
+    return sorted([key for key in set(keys) if _is_key(key)])
+
+
+def _is_key(key: tuple[str | int, ...]) -> bool:
+    for part in key:
+        if isinstance(part, int):
+            if part > BIGINT_MAX:
+                return False
+        elif not is_askable(part):
+            return False
+    return True

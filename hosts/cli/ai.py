@@ -6,11 +6,10 @@ import click
 from rich.table import Table
 
 from holdfast.hosts.cli.console import Screen, format_length, one_line, safe, table
-from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
 from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.text_output import place_name
-from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
-from holdfast.hosts.inspection.run_info import find_run
+from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals
 
 _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")
 
@@ -20,7 +19,7 @@ _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")
 @click.option("--by", type=click.Choice(["model", "topic"]), default="model", help="Group totals by this.")
 @click.option("--calls", is_flag=True, help="List the calls. With --json each is a separate object.")
 @click.option("--texts", is_flag=True, help="With --calls and --json: prompts and responses too.")
-@store_options
+@engine_options
 def ai_command(
     *,
     screen: Screen,
@@ -33,13 +32,13 @@ def ai_command(
     """Show the totals of a run's model calls, or list the calls."""
     if texts and not (calls and screen.as_json):
         raise click.UsageError("--texts needs --calls and --json")
-    with target.opened("ID") as (engine, (run_id,)):
-        run = find_run(engine.core, run_id)
+    with target.backend("ID") as (backend, (run_id,)):
+        run = backend.run(run_id)
         if not calls:
-            totals = ai_totals_of(engine.core, run.key, topic, by)
+            totals = run.ai_totals(topic=topic, by=by)
             screen.answer(totals, _totals_table(totals, by))
             return
-        found = ai_calls_of(engine.core, run.key, {"topic": topic, "texts": texts})
+        found = run.ai_calls(topic=topic, texts=texts)
         if screen.as_json:
             for call in found:
                 screen.line(call)

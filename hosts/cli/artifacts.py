@@ -8,14 +8,11 @@ from typing import Final
 import click
 
 from holdfast.hosts.cli.console import Screen, safe, table, write_new
-from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
 from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.text_output import place_name
-from holdfast.hosts.execution.artifacts import artifact_bytes, artifact_info, artifacts_of
-from holdfast.hosts.inspection.run_info import find_run
+from holdfast.hosts.execution.artifacts import ArtifactInfo
 from holdfast.hosts.text import counted
-from holdfast.hosts.wiring.services import Core
-from holdfast.ports.records.run import Run
 
 _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
 """Artifact names that are plain file names on every system and cannot leave the current folder."""
@@ -30,7 +27,7 @@ _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
 @click.option(
     "--item", type=click.IntRange(min=0), metavar="N", help="With --save: the artifact of this item."
 )
-@store_options
+@engine_options
 def artifacts_command(
     *,
     screen: Screen,
@@ -43,16 +40,13 @@ def artifacts_command(
     """List the artifacts of a run's stages, or save one of them."""
     if name is None and (target_file is not None or stage is not None or item is not None):
         raise click.UsageError("--to, --stage and --item need --save")
-    with target.opened("ID") as (engine, (run_id,)):
-        core = engine.core
-        run = find_run(core, run_id)
+    with target.backend("ID") as (backend, (run_id,)):
+        run = backend.run(run_id)
         if name is None:
-            _list(screen, core, run)
+            _list(screen, run.artifacts())
             return
         path = _path(name, target_file)
-        data = artifact_bytes(
-            core.stores.persistence, core.payloads, run.key, run.inherited, name, stage, item
-        )
+        data = run.artifact(name, stage=stage, item=item)
     if path is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -74,8 +68,7 @@ def _path(name: str, target_file: str | None) -> Path | None:
     return Path(name)
 
 
-def _list(screen: Screen, core: Core, run: Run) -> None:
-    found = [artifact_info(one) for one in artifacts_of(core.stores.persistence, run.key, run.inherited)]
+def _list(screen: Screen, found: list[ArtifactInfo]) -> None:
     if screen.as_json:
         screen.data(found)
         return

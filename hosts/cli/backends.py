@@ -4,6 +4,7 @@ Most commands call the methods that an engine and the client of a server both ha
 is here, once for each.
 """
 
+import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
@@ -15,6 +16,7 @@ import click
 from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.client.bulk_actions import Action, BulkResult, action_filter, apply_to_all, command_for
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.stored_workflows import check_registered_signal
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.filters import FilterOptions
@@ -23,6 +25,7 @@ from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.inspection.schedules import ScheduleReasons, read_schedule, schedule_reasons
 from holdfast.hosts.inspection.values import input_text, result_text
 from holdfast.hosts.inspection.why import RunReasons, reasons_of
+from holdfast.hosts.inspection.workflows import WorkflowInfo, workflow_infos
 from holdfast.kernel.commands import Command, RunRerunFrom
 from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.ports.clock import instant
@@ -129,6 +132,17 @@ class Backend(Protocol):
         """Return why a schedule waits. Instants in the texts are in a time zone, the local one if None."""
         ...
 
+    def check_message(self, run_id: str, channel: str, text: str) -> None:
+        """Raise InvalidValueError for a message that a run's workflow does not take, by what a worker has registered.
+
+        A process with the code of the workflow, and a server, check it when it is sent.
+        """
+        ...
+
+    def workflows(self, name: str, after: str | None, limit: int) -> tuple[WorkflowInfo, ...]:
+        """Return workflows by name and version: at most `limit` after `NAME@VERSION`, of this name unless it is ""."""
+        ...
+
 
 @attrs.frozen
 class StoreBackend:
@@ -220,6 +234,15 @@ class StoreBackend:
         """See `Backend`."""
         core = self.engine.core
         return schedule_reasons(core, read_schedule(core, name), zone)
+
+    def check_message(self, run_id: str, channel: str, text: str) -> None:
+        """See `Backend`."""
+        core = self.engine.core
+        check_registered_signal(core, find_run(core, run_id), channel, json.loads(text))
+
+    def workflows(self, name: str, after: str | None, limit: int) -> tuple[WorkflowInfo, ...]:
+        """See `Backend`."""
+        return workflow_infos(self.engine.core, name, after, limit)
 
 
 def refuse_over_http(what: str) -> click.UsageError:

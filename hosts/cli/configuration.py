@@ -44,7 +44,8 @@ class Key:
     @property
     def variable(self) -> str:
         """The environment variable that takes precedence."""
-        name = self.name.removesuffix("_file")  # the variable has what is in the file
+        # The variable of a key without a table has what is in the file; that of an option has the name of the file.
+        name = self.name if "." in self.name else self.name.removesuffix("_file")
         return f"HOLDFAST_{name.upper().replace('.', '_')}"
 
 
@@ -85,6 +86,12 @@ KEYS: Final = (
     Key("serve.oidc_issuer", _TEXT),
     Key("serve.oidc_audience", _TEXT),
     Key("serve.oidc_map", _TEXTS, "grants"),
+    Key("serve.oidc_subject", _TEXT),
+    Key("serve.oidc_client_id", _TEXT),
+    Key("serve.oidc_client_secret_file", _FILE),
+    Key("serve.oidc_scopes", _TEXT),
+    Key("serve.oidc_name", _TEXT),
+    Key("serve.public_url", _URL),
     Key("serve.read_only", _FLAG),
     Key("serve.read_timeout", _DECIMAL),
     Key("serve.rate_limit", _DECIMAL),
@@ -160,6 +167,8 @@ class Configuration:
             value = self.value(key.name) if table == command or key.name == "actor" else None
             if isinstance(value, str) and key.kind == _TEXTS:  # of the environment
                 value = value.split()
+            if key.kind == _FILE and value is not None and not self.environment.get(key.variable):
+                value = str(Path(self.file).parent / str(value))
             if value is not None:
                 found[key.parameter or name] = value
         return found

@@ -7,8 +7,7 @@ from rich.text import Text
 from holdfast.hosts.cli.console import Screen, safe
 from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
 from holdfast.hosts.cli.exit_codes import Exit
-from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
-from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
+from holdfast.hosts.maintenance.doctor.findings import FINDINGS, Diagnosis, DoctorFinding
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.stores import check_schema
 

@@ -7,16 +7,16 @@ from typing import Final
 
 import click
 
+from holdfast.hosts.cli.backends import Run
 from holdfast.hosts.cli.console import Screen, safe, write_new
-from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options, store_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.cli.text_output import history_line
 from holdfast.hosts.functions.history_document import RunHistory, read_history
-from holdfast.hosts.inspection.run_info import find_run, read_events
+from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.text import counted
-from holdfast.hosts.wiring.services import Core
 from holdfast.ports.errors import InvalidHistoryError
-from holdfast.ports.records.run import TERMINAL, Run
+from holdfast.ports.records.run import TERMINAL
 
 LOOK_SECONDS: Final = 0.5
 """How often a history is read that is followed."""
@@ -32,33 +32,33 @@ _ROWS: Final = 1_000
     metavar="N",
     help="An older generation of the run; with --follow, the first one to show.",
 )
-@store_options
+@engine_options
 def show_command(*, screen: Screen, target: Target, follow: bool, after: int, generation: int | None) -> None:
     """Show the history of a run, row by row. With --json each row is a separate object.
 
     With --follow it goes on with the next generation, if the run continues as one or is run again before it is read.
     """
-    with target.opened("ID") as (engine, (run_id,)):
-        core = engine.core
-        run = find_run(core, run_id, generation)
+    with target.backend("ID") as (backend, (run_id,)):
+        run = backend.run(run_id)
+        shown = run.info(generation=generation).generation
         while True:
             # The status is read before the rows: what ended the run is among the rows that are read afterwards.
-            run = find_run(core, run_id, run.generation)
-            after = _show_rows(screen, core, run, after)
+            status = run.info(generation=shown).status
+            after = _show_rows(screen, run, shown, after)
             if not follow:
                 return
-            if run.status not in TERMINAL:
+            if status not in TERMINAL:
                 time.sleep(LOOK_SECONDS)
-            elif find_run(core, run_id).generation > run.generation:
-                run, after = find_run(core, run_id, run.generation + 1), 0
-                screen.note(f"Generation {run.generation}")
+            elif run.info().generation > shown:
+                shown, after = shown + 1, 0
+                screen.note(f"Generation {shown}")
             else:
                 return
 
 
-def _show_rows(screen: Screen, core: Core, run: Run, after: int) -> int:
-    """Write the rows of a run after one of them, and return the number of the last."""
-    while rows := read_events(core, run.key, after, _ROWS):
+def _show_rows(screen: Screen, run: Run, generation: int, after: int) -> int:
+    """Write the rows of a generation after one of them, and return the number of the last."""
+    while rows := run.history(after=after, limit=_ROWS, generation=generation):
         for row in rows:
             if screen.as_json:
                 screen.line(row)

@@ -7,15 +7,13 @@ import click
 from rich.text import Text
 
 from holdfast.hosts.cli.console import Screen, safe, table
-from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options, store_options
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit
-from holdfast.hosts.inspection.messages import MessageInfo, messages_of
-from holdfast.hosts.inspection.run_info import find_run
+from holdfast.hosts.inspection.messages import MessageInfo
 from holdfast.kernel.authoring.call_types import CallForm
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.ports.json import compact, parse_input
-from holdfast.ports.records.run import Run
 
 _READ: Final = ("received", "refused")
 _PLAIN: Final = CallForm(
@@ -35,13 +33,14 @@ _arguments = click.option(
 def signal_command(*, screen: Screen, target: Target, idempotency_key: str | None) -> None:
     """Send a message to a durable function.
 
-    MESSAGE is JSON of the channel's type. If ENGINE has the code of the run's workflow, the message is validated before
-    it is sent. Otherwise it is validated when the function receives it: the function skips an invalid message, and the
-    run's history records that.
+    MESSAGE is JSON of the channel's type. It is validated before it is sent: by the code of the workflow if ENGINE has
+    it, or else by what a worker has registered. Without either, it is validated when the function receives it: the
+    function skips an invalid message, and the run's history records that.
     """
     spec, (run_id, channel, text) = target.split("ID", "CHANNEL", "MESSAGE")
     signal = Signal(channel, message_argument(text))
     with target.backend_at(spec) as backend:
+        backend.check_message(run_id, channel, signal.text)
         sent = backend.run(run_id).signal(signal, idempotency_key=idempotency_key)
     screen.answer(
         {"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value},
@@ -63,35 +62,35 @@ def message_argument(text: str) -> str:
     "--generation", type=click.IntRange(min=1), metavar="N", help="The messages of an older generation."
 )
 @click.option("--unread", is_flag=True, help="Only messages that the function has not received.")
-@store_options
+@engine_options
 def messages_command(*, screen: Screen, target: Target, generation: int | None, unread: bool) -> None:
     """List the messages sent to a durable function, and their states.
 
     A message is unread, received, refused (with the reason), handed on to the next generation, or was never received
     by a run that has ended.
     """
-    with target.opened("ID") as (engine, (run_id,)):
-        run = find_run(engine.core, run_id, generation)
-        found = [one for one in messages_of(engine.core, run) if not unread or one.state not in _READ]
+    with target.backend("ID") as (backend, (run_id,)):
+        messages = backend.run(run_id).messages(generation=generation)
+        found = [one for one in messages if not unread or one.state not in _READ]
     if screen.as_json:
         screen.data(found)
         return
     if not found:
-        screen.note(f"{safe(run.id)} has no such messages.")
+        screen.note(f"{safe(run_id)} has no such messages.")
         return
     rows = table("Row", "Channel", "Sender", "Sent", "State", "Key")
     for one in found:
         sent = screen.instant(one.sent_at)
         rows.add_row(
             *(str(one.number), safe(one.channel), safe(one.sender or ""), sent),
-            *(_state(run, one), safe(one.key or "")),
+            *(_state(one), safe(one.key or "")),
         )
     screen.write(rows)
 
 
-def _state(run: Run, message: MessageInfo) -> str:
+def _state(message: MessageInfo) -> str:
     if message.state == "handed_on":
-        return f"handed on to generation {run.generation + 1}"
+        return f"handed on to generation {message.generation + 1}"
     if message.why is not None:
         return f"refused: {safe(message.why)}"
     state = message.state.replace("_", " ")

@@ -15,16 +15,16 @@ from holdfast.hosts.cli.console import Screen, screen_options
 from holdfast.hosts.cli.engine_options import default_engine, load_engine
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
+from holdfast.hosts.cli.oidc_options import OidcOptions, oidc_options
 from holdfast.hosts.cli.process_logs import log_all
 from holdfast.hosts.worker.worker import Worker
-from holdfast.ports.errors import InvalidArgumentError, InvalidUrlError, UnprotectedAddressError
+from holdfast.ports.errors import InvalidArgumentError, UnprotectedAddressError
 
 if TYPE_CHECKING:
     import uvicorn
 
     from holdfast.hosts.http.app import HttpServer
     from holdfast.hosts.http.authentication.browser_sessions import BrowserSessionSettings
-    from holdfast.hosts.http.authentication.tokens import Tokens
 
 _SIGNALS: Final = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
@@ -52,20 +52,7 @@ GRACE_SECONDS: Final = 2
     metavar="N",
     help="The port to listen at; 0 for any free one.",
 )
-@click.option(
-    "--oidc-issuer",
-    metavar="URL",
-    help="Accept JSON Web Tokens of this OpenID Connect issuer, which names itself so in them.",
-)
-@click.option("--oidc-audience", metavar="NAME", help="The audience that tokens must name: this server.")
-@click.option(
-    "--oidc-map",
-    "grants",
-    multiple=True,
-    metavar="CLAIM:VALUE=SCOPES@NAMESPACES",
-    help="What a claim of a token allows, such as groups:team=read,start@shop; may be repeated: the first that fits "
-    "decides.",
-)
+@oidc_options
 @click.option("--read-only", is_flag=True, help="Refuse everything but reading.")
 @click.option(
     "--rate-limit",
@@ -98,9 +85,7 @@ def serve_command(
     spec: str | None,
     host: str,
     port: int,
-    oidc_issuer: str | None,
-    oidc_audience: str | None,
-    grants: tuple[str, ...],
+    oidc: OidcOptions,
     read_only: bool,
     rate_limit: float | None,
     browser_sessions: BrowserSessionOptions,
@@ -123,11 +108,12 @@ def serve_command(
         raise click.UsageError(f"--root-path {root_path!r}: it begins with a slash, and ends without one")
     engine = load_engine(spec or default_engine())
     log_all(screen, verbose=verbose)
-    tokens = _tokens(oidc_issuer, oidc_audience, grants)
+    tokens, single_sign_on = oidc.tokens(), oidc.single_sign_on()
     metrics = Metrics(engine)
     server = asgi_app(
         engine,
         tokens=tokens,
+        single_sign_on=single_sign_on,
         read_only=read_only,
         read_timeout=read_timeout,
         metrics=metrics,
@@ -166,20 +152,6 @@ async def _serve(server: "uvicorn.Server", listening: socket.socket) -> None:
             group.start_soon(obey)
             await server.serve([listening])
             group.cancel_scope.cancel()
-
-
-def _tokens(issuer: str | None, audience: str | None, grants: tuple[str, ...]) -> "Tokens | None":
-    """Return the check of tokens; None if no option is given. UsageError for options that are missing or wrong."""
-    if issuer is None and audience is None and not grants:
-        return None
-    if issuer is None or audience is None or not grants:
-        raise click.UsageError("tokens need --oidc-issuer, --oidc-audience and at least one --oidc-map")
-    from holdfast.hosts.http.authentication.tokens import Grant, Tokens
-
-    try:
-        return Tokens(issuer=issuer, audience=audience, grants=[Grant.of(one) for one in grants])
-    except (InvalidArgumentError, InvalidUrlError) as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _settings(options: BrowserSessionOptions) -> "BrowserSessionSettings":

@@ -18,6 +18,7 @@ from holdfast.hosts.inspection.filters import FilterOptions
 from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.schedules import ScheduleReasons
 from holdfast.hosts.inspection.why import RunReasons, WaitReason
+from holdfast.hosts.inspection.workflows import WorkflowInfo
 from holdfast.hosts.text import format_instant
 from holdfast.kernel.commands import Command, RunRerunFrom
 from holdfast.kernel.commands.codec import command_data, from_data
@@ -140,6 +141,13 @@ class ServerBackend:
         """See `Backend`."""
         found = self.client.schedule(name).reasons()
         return attrs.evolve(found, reasons=_in_zone(found.reasons, zone))
+
+    def check_message(self, run_id: str, channel: str, text: str) -> None:
+        """See `Backend`."""
+
+    def workflows(self, name: str, after: str | None, limit: int) -> tuple[WorkflowInfo, ...]:
+        """See `Backend`."""
+        return self.client.workflows(name=name, after=after, limit=limit)
 
 
 def _in_zone(reasons: tuple[WaitReason, ...], zone: tzinfo | None) -> tuple[WaitReason, ...]:

@@ -5,8 +5,7 @@ from typing import cast
 import click
 
 from holdfast.hosts.cli.console import Screen, safe, table
-from holdfast.hosts.cli.engine_options import Target, engine_command, store_options
-from holdfast.hosts.inspection.workflows import workflow_infos
+from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options
 
 
 @engine_command("list", "[ENGINE]")
@@ -15,11 +14,11 @@ from holdfast.hosts.inspection.workflows import workflow_infos
 @click.option(
     "--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many workflows."
 )
-@store_options
+@engine_options
 def list_command(*, screen: Screen, target: Target, name: str, after: str | None, limit: int) -> None:
     """List the workflows of the engine, and those that workers have registered. JSON has their schemas."""
-    with target.opened() as (engine, _):
-        found = workflow_infos(engine.core, name, after, limit)
+    with target.backend() as (backend, _):
+        found = backend.workflows(name, after, limit)
     if screen.as_json:
         screen.data(list(found))
         return

@@ -14,13 +14,16 @@ from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import starts
+from holdfast.hosts.execution.topic_delivery import SharedDeliveries
 from holdfast.hosts.execution.trigger_firer import TriggerFirer
 from holdfast.hosts.functions.completions import CompletionToken
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import ChannelMessage, Command, OperatorCommand, RunCreate
 from holdfast.kernel.commands.codec import command_json
@@ -49,6 +52,7 @@ class Client(Dispatcher):
         """Replayed functions that answer queries and check updates."""
         self._starting = StartCommandBuilder(core.namespace, core.registry, self.stored, core.interceptors)
         self._batcher = core.own(GroupCommit(self._dispatch_many))
+        self._deliveries = core.own(SharedDeliveries())
         self._has_around = around_dispatch(core.interceptors) is not None
         self._actor: Actor | None = None
         self._request_id: str | None = None
@@ -147,6 +151,12 @@ class Client(Dispatcher):
             return self._batcher.dispatch(command)
         return super()._send(command)
 
+    @override
+    def _deliver_topic(self, topic: str) -> None:
+        self._deliveries.deliver(
+            self.core.namespace, topic, lambda: super(Client, self)._deliver_topic(topic)
+        )
+
     def fire_triggers(self) -> None:
         """Start the runs of messages that triggers have not handled. One of them was just stored or resumed."""
         firer = TriggerFirer(self.core)
@@ -196,6 +206,10 @@ class Client(Dispatcher):
         Raises SignalRefusedError, InvalidValueError or RunNotFoundError.
         """
         return self._starting.channel_message(signal, idempotency_key, run_id, lambda: self._code_of(run_id))
+
+    def check_update(self, call: UpdateCall[object], workflow: Workflow[..., object]) -> None:
+        """Check the types of an update's arguments, if inspection finds it. Raises InvalidValueError."""
+        self._starting.check_update(call, workflow)
 
     def completed(self, token: CompletionToken, outcome: str) -> ChannelMessage:
         """Return the message with the outcome of a completion, which its function checks."""

@@ -23,8 +23,7 @@ from holdfast.hosts.inspection.run_info import RunInfo
 from holdfast.hosts.inspection.schedules import ScheduleInfo
 from holdfast.hosts.inspection.topics import TopicInfo
 from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo
-from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
-from holdfast.hosts.maintenance.doctor.findings import Diagnosis
+from holdfast.hosts.maintenance.doctor.findings import FINDINGS, Diagnosis
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions

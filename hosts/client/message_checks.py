@@ -1,4 +1,4 @@
-"""Checks of messages before they are sent, where the sender has the code of the receiving function."""
+"""Checks of messages and updates before they are sent, where the sender has the code of the receiving function."""
 
 from difflib import get_close_matches
 from typing import Any, Final
@@ -8,6 +8,7 @@ import attrs
 from holdfast.hosts.wiring.channel_discovery import ReachableChannels, channels_of
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.ports.errors import InvalidValueError, UnknownChannelError
 
@@ -15,7 +16,7 @@ _NAMED_MAX: Final = 10
 
 
 class MessageChecks:
-    """Checks messages against the channels of the workflows in a registry."""
+    """Checks messages and updates against the code of the workflows in a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -52,6 +53,22 @@ class MessageChecks:
             what = f"channel {signal.channel!r} ({channels[-1].takes}) of workflow {workflow.name!r}"
             raise InvalidValueError(what, problems)
         return signal
+
+    def check_update(self, call: UpdateCall[object], workflow: Workflow[..., Any]) -> None:
+        """Check the types of an update's arguments. One that is not found by inspection is passed unchecked.
+
+        Raises InvalidValueError.
+        """
+        problems: tuple[str, ...] = ()
+        for one in self._of(workflow).updates.get(call.update, ()):
+            try:
+                one.form.decode(call.arguments)
+            except InvalidValueError as error:
+                problems = error.problems
+            else:
+                return
+        if problems:
+            raise InvalidValueError(f"update {call.update!r} of workflow {workflow.name!r}", problems)
 
     def _of(self, workflow: Workflow[..., Any]) -> ReachableChannels:
         definition = workflow.plan().definition

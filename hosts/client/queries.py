@@ -14,6 +14,7 @@ from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.object_state import holdings, is_same, shape
 from holdfast.hosts.client.replay_cache import CachedReplay
 from holdfast.hosts.client.start_commands import idempotency_payload
+from holdfast.hosts.client.stored_workflows import check_registered_update
 from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.function_events import call_of_update
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
@@ -32,6 +33,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.errors import (
     HoldfastError,
+    InvalidValueError,
     NotExposedError,
     QueryFailedError,
     UpdateLostError,
@@ -86,13 +88,18 @@ def store_update(
     """Validate an update on a replay of the function and store it. A rejected update is not stored.
 
     The replay is skipped if the engine lacks the code, or the update has no validator; everything is checked again when
-    the update is carried out. If the function is replayed, the defaults of omitted arguments are stored too.
+    the update is carried out. Without the code, arguments that are plain JSON are checked by what a worker has
+    registered. If the function is replayed, the defaults of omitted arguments are stored too.
 
     Raises:
         UpdateRejectedError: The validator rejects the update.
         UpdateRefusedError: The run has ended or is a pipeline.
         NotExposedError, InvalidValueError, NondeterminismError: As `answer_query`.
     """
+    has_code = _code(client.core, run, call.update) is not None
+    # A repeated call with a key is not checked again: another version may have been registered since.
+    if not call.checked and not has_code and not _is_stored(client.core, idempotency_key):
+        check_registered_update(client.core, run.workflow, run.version, call)
     reply = client.dispatch(_update_command(client, run.id, run, call, idempotency_key))
     return StoredUpdate(run_id=run.id, run=reply.run, update=call.update, number=reply.number)
 
@@ -102,8 +109,9 @@ def store_update_with_start(
 ) -> tuple[RunCreated, StoredUpdate]:
     """Start a run, or find the one that the start returns, and store an update for it, in one transaction.
 
-    The validator runs on a replay of the run that is active now, if there is one. Raises what a start raises, and what
-    `store_update` raises.
+    The validator runs on a replay of the run that is active now, if there is one. Otherwise, arguments that are plain
+    JSON are checked by the code of the workflow, or by what a worker has registered. Raises what a start raises, and
+    what `store_update` raises.
     """
     client.core.connect()
     run_id, key = start.id or "", start.idempotency_key
@@ -112,6 +120,8 @@ def store_update_with_start(
     # A repeated call with a key is not validated again: the run may be another generation by now.
     is_new = run is not None and run.status not in TERMINAL and not _is_stored(client.core, update_key)
     try:
+        if not call.checked:
+            _check_arguments(client, start, run if is_new else None, call, update_key)
         command = _update_command(client, run_id, run if is_new else None, call, update_key)
     except HoldfastError:
         if not _is_stored(client.core, update_key):  # else an earlier request was still under way
@@ -120,6 +130,24 @@ def store_update_with_start(
     commands: tuple[Command[object], ...] = (start, command)
     created, updated = cast("tuple[RunCreated, RunUpdated]", tuple(client.dispatch_together(commands)))
     return created, StoredUpdate(run_id=run_id, run=updated.run, update=call.update, number=updated.number)
+
+
+def _check_arguments(
+    client: Client, start: RunCreate, active: Run | None, call: UpdateCall[object], update_key: str | None
+) -> None:
+    """Raise InvalidValueError for arguments of the wrong types, unless a replay of the active run will check them."""
+    core, workflow, version = client.core, start.workflow, start.version
+    if active is not None and _code(core, active, call.update) is not None:
+        return
+    if active is not None and (start.if_active or start.if_exists) == "return":
+        workflow, version = active.workflow, active.version
+    if active is None and _is_stored(core, update_key):
+        return
+    code = core.registry.find_workflow(workflow, version)
+    if code is None:
+        check_registered_update(core, workflow, version, call)
+    elif isinstance(code, Workflow):
+        client.check_update(call, code)
 
 
 def _is_stored(core: Core, key: str | None) -> bool:
@@ -324,7 +352,7 @@ def _check(
     try:
         if idempotency_key is not None and idempotency_key in replay.keys:
             is_kept = True  # the first call with this key was validated, and the state may have changed since
-            return call.arguments
+            return _as_first_stored(replay.machine, call)
         state, update = _exposed_method(run.id, replay.machine, call.update, update_of)
         before = holdings(state)
         try:
@@ -339,6 +367,20 @@ def _check(
             client.replays.keep(replay)
         else:
             replay.drive.close()
+
+
+def _as_first_stored(machine: FunctionMachine, call: UpdateCall[object]) -> str:
+    """Return the arguments of a repeated update with the defaults that were added to those of the first call.
+
+    Of long arguments, a hash of what the caller passed is compared if defaults were added: to those of the repeat, too.
+    """
+    for state in reversed(machine.exposed):
+        if (update := update_of(state, call.update)) is not None:
+            try:
+                return update.recoded(call.arguments)
+            except InvalidValueError:  # the repeated call has other arguments: it is a conflict
+                break
+    return call.arguments
 
 
 def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -> CachedReplay:

@@ -12,6 +12,7 @@ from holdfast.hosts.wiring.start_calls import StartCall, StartKind, around_start
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import StartOptions, given_options
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
 from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
@@ -38,6 +39,10 @@ class _Started:
     version: str
     input_type: object
     overrides: tuple[StageOverride, ...]
+    is_gathered: bool
+    """Whether its starts join the run that waits."""
+    takes_attributes: bool
+    """Whether it takes attributes from its input."""
 
 
 class _SharedFields(TypedDict):
@@ -102,10 +107,12 @@ class StartCommandBuilder:
                 workflow = self._started(call.definition, options)
             definition = workflow.definition
             text = definition.input_text(call.value)
-            items = _gathered_items(definition, call.value, options)
-            shared = shared or self._shared_fields(options)
-            fields = _with_attributes(shared, definition.attributes_in(text), options)
-            fields = self._intercepted(fields, workflow.name, workflow.version)
+            items = _gathered_items(definition, call.value, options) if workflow.is_gathered else None
+            fields = shared = shared or self._shared_fields(options)
+            if workflow.takes_attributes:
+                fields = _with_attributes(fields, definition.attributes_in(text), options)
+            if self._around:
+                fields = self._intercepted(fields, workflow.name, workflow.version)
             payload = self._stored(text, "input", key)
             command = RunCreate(
                 idempotency_key=key,
@@ -116,7 +123,7 @@ class StartCommandBuilder:
                 if key is None
                 else idempotency_payload(encode(call.value, workflow.input_type), text),
                 items=items,
-                input_size=len(text.encode()) if payload.blob is not None and _gathers(definition) else None,
+                input_size=len(text.encode()) if workflow.is_gathered and payload.blob is not None else None,
                 overrides=workflow.overrides,
                 signals=self._all_sent(signals, key, shared["id"] or "", definition) if signals else (),
                 **fields,
@@ -210,12 +217,24 @@ class StartCommandBuilder:
             given=idempotency_payload(as_made, signal.text) if idempotency_key else None,
         )
 
+    def check_update(self, call: UpdateCall[object], workflow: Workflow[..., object]) -> None:
+        """Check the types of an update's arguments, if inspection finds it. Raises InvalidValueError."""
+        self._checks.check_update(call, workflow)
+
     def _started(self, definition: WorkflowDefinition[object], options: StartOptions) -> _Started:
         name, version = definition.name, definition.version
         if self._registry.find_workflow(name, version) is not definition:
             raise self._registry.unknown_workflow(name, version)
         overrides = stage_overrides(definition, options.get("overrides", ()))
-        return _Started(definition, name, version, definition.input_type, overrides)
+        return _Started(
+            definition=definition,
+            name=name,
+            version=version,
+            input_type=definition.input_type,
+            overrides=overrides,
+            is_gathered=isinstance(definition, Workflow) and definition.gather is not None,
+            takes_attributes=bool(definition.attributes_from),
+        )
 
     def _shared_fields(self, options: StartOptions) -> _SharedFields:
         given = given_options(options)
@@ -246,10 +265,6 @@ def _with_attributes(fields: _SharedFields, taken: Mapping[str, str], options: S
     found = fields.copy()
     found["attributes"] = joined_attributes(None, taken, options.get("attributes"))
     return found
-
-
-def _gathers(definition: WorkflowDefinition[object]) -> bool:
-    return isinstance(definition, Workflow) and definition.gather is not None
 
 
 def _gathered_items(

@@ -6,6 +6,7 @@ from holdfast.hosts.client.client import Client
 from holdfast.hosts.inspection.workflows import RegisteredWorkflow, registered_workflows
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.kernel.commands import RunCreate
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import compact
@@ -50,8 +51,16 @@ def check_registered_signal(core: Core, run: Run, channel: str, data: object) ->
 
     A process with the code checks it by the code.
     """
-    if core.registry.find_workflow(run.workflow, run.version) is not None:
-        return
-    for one in registered_workflows(core, name=run.workflow):
-        if one.plan.version == run.version:
+    if core.registry.find_workflow(run.workflow, run.version) is None:
+        for one in _registered(core, run.workflow, run.version):
             one.check_signal(channel, data)
+
+
+def check_registered_update(core: Core, workflow: str, version: str | None, call: UpdateCall[object]) -> None:
+    """Raise InvalidValueError for arguments that an update does not take, as far as its workflow is registered."""
+    for one in _registered(core, workflow, version):
+        one.check_update(call.update, json.loads(call.arguments))
+
+
+def _registered(core: Core, workflow: str, version: str | None) -> list[RegisteredWorkflow]:
+    return [one for one in registered_workflows(core, name=workflow) if one.plan.version == version]

@@ -75,8 +75,7 @@ from holdfast.hosts.inspection.run_info import RunInfo, read_infos
 from holdfast.hosts.inspection.schedules import ScheduleInfo, schedule_info, schedule_rows
 from holdfast.hosts.inspection.topics import TopicInfo, topic_infos
 from holdfast.hosts.inspection.workers import QueueInfo, WorkerInfo, queue_infos, worker_infos
-from holdfast.hosts.maintenance.doctor.doctor import FINDINGS, examine
-from holdfast.hosts.maintenance.doctor.findings import Diagnosis
+from holdfast.hosts.maintenance.doctor.findings import FINDINGS, Diagnosis
 from holdfast.hosts.wiring.pages import pages_of, place_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
@@ -947,6 +946,10 @@ class SyncEngine:
             UnavailableError: The store can't be reached.
         """
         check("doctor", TRUTH, repair=repair, blobs=blobs, all_namespaces=all_namespaces)
+        from holdfast.hosts.maintenance.doctor.doctor import (
+            examine,  # a process that examines nothing needs none of it
+        )
+
         return examine(
             self.client.acting_as(actor),
             repair=repair,

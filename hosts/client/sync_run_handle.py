@@ -986,11 +986,11 @@ def wait_for_reply(core: Core, reply: UpdateReplyReader, timeout: Duration | Non
 
 def handle_of_start(client: Client, call: Call[R], created: RunCreated) -> SyncRunHandle[R]:
     """Return the handle of a start: to its run, and to its part of the result if that is split."""
-    definition = call.definition
-    gather = definition.gather if isinstance(definition, Workflow) else None
-    part = None
-    if gather is not None and gather.split and created.first_item is not None:
-        part = (created.first_item, created.items or 0)
+    definition, part = call.definition, None
+    if created.first_item is not None and isinstance(definition, Workflow):
+        gather = definition.gather
+        if gather is not None and gather.split:
+            part = (created.first_item, created.items or 0)
     return SyncRunHandle(
         client, created.run_id, definition.output_type, created.run, joined=created.joined, part=part
     )

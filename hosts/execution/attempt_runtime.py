@@ -285,8 +285,8 @@ class AttemptRuntime:
 
     def take_all(self) -> tuple[AttemptOutput, ...]:
         """Remove and return the buffered output, with what a function itself has reported."""
-        own = () if self._of_function is None else self._of_function.take()
-        return (*own, *self._buffer.take())
+        outputs = self._buffer.take()
+        return outputs if self._of_function is None else (*self._of_function.take(), *outputs)
 
     def put_back(self, outputs: Sequence[AttemptOutput]) -> None:
         """Buffer output that was taken again, because it could not be stored."""

@@ -99,11 +99,15 @@ class Dispatcher:
         """Admit the runs and jobs of a follow-up, deliver results and messages. Raises errors of the store."""
         admitted, wakes_at = self.core.kernel.admit(self.core.namespace, follow_up)
         delivered = self.deliver_child_results() if follow_up.deliveries else 0
-        limit = self.core.topic_deliveries
-        deliver_topics(self.core.kernel, self.core.namespace, follow_up.topics, limit=limit)
-        if follow_up.topics:
-            TriggerFirer(self.core).fire(follow_up.topics)
+        for topic in follow_up.topics:
+            self._deliver_topic(topic)
         return CarriedOut(admitted, wakes_at, delivered)
+
+    def _deliver_topic(self, topic: str) -> None:
+        """Deliver the messages of a topic, and start the runs of its triggers."""
+        limit = self.core.topic_deliveries
+        deliver_topics(self.core.kernel, self.core.namespace, (topic,), limit=limit)
+        TriggerFirer(self.core).fire((topic,))
 
     def deliver_child_results(self) -> int:
         """Deliver the ends of runs to parent and child runs. Return how many were delivered."""

@@ -6,7 +6,9 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
@@ -112,6 +114,24 @@ def caller_into_loop() -> Callable[[Callable[[], object]], None]:
             return
 
     return call
+
+
+def event_for_thread() -> "tuple[Event, Callable[[], None]]":
+    """Return an event of the current loop, and a function that sets it, usable in any thread.
+
+    That does nothing once the loop is closed.
+    """
+    loop = asyncio._get_running_loop()  # `get_running_loop` raises outside of one
+    if loop is None or asyncio.current_task(loop) is None:  # not asyncio, or trio as a guest of asyncio
+        event = anyio.Event()
+        return event, partial(caller_into_loop(), event.set)
+    done = asyncio.Event()
+
+    def set_done() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(done.set)
+
+    return done, set_done
 
 
 async def resolved(future: "Future[T]") -> T:

@@ -58,6 +58,8 @@ class OutputBuffer:
 
     def take(self) -> tuple[AttemptOutput, ...]:
         """Remove and return all output."""
+        if not (self._log or self._progress or self._annotations or self._ai_calls or self._heartbeat):
+            return ()  # nearly always, after a step
         with self._lock:
             lines = list(self._log)
             if self._dropped:

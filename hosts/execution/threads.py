@@ -14,13 +14,12 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, cast
 
-import anyio
-from anyio import CancelScope, CapacityLimiter
+from anyio import CancelScope, CapacityLimiter, WouldBlock, lowlevel
 from anyio.lowlevel import RunVar
 from typing_extensions import TypeVarTuple, Unpack, override
 
 from holdfast.hosts.execution.caught_calls import CaughtCall
-from holdfast.hosts.execution.event_loops import caller_into_loop
+from holdfast.hosts.execution.event_loops import Event, event_for_thread
 from holdfast.ports.process_forks import renew_in_forks
 
 R = TypeVar("R")
@@ -60,8 +59,18 @@ _idle: Final = _Idle()
 
 async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> None:
     """Run a call that never raises in a thread, within the limit. A cancelled caller abandons it."""
-    async with limiter:
+    await lowlevel.checkpoint_if_cancelled()
+    slot = object()
+    try:
+        limiter.acquire_on_behalf_of_nowait(
+            slot
+        )  # `async with` takes a turn of the loop and two cancel scopes
+    except WouldBlock:
+        await limiter.acquire_on_behalf_of(slot)
+    try:
         await make_in_thread(call)
+    finally:
+        limiter.release_on_behalf_of(slot)
 
 
 async def result_in_thread(call: Callable[[], R]) -> R:
@@ -105,14 +114,13 @@ async def make_in_thread(call: Callable[[], None]) -> None:
     await begin_in_thread(call).wait()
 
 
-def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
+def begin_in_thread(call: Callable[[], None]) -> Event:
     """Start a call that never raises in a thread; return an event that is set once it has ended."""
-    done = anyio.Event()
-    in_loop = caller_into_loop()
+    done, set_done = event_for_thread()
 
     def make() -> None:
         call()
-        in_loop(done.set)
+        set_done()
 
     start_in_thread(make)
     return done

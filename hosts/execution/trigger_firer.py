@@ -28,7 +28,7 @@ from holdfast.ports.errors import (
     InvalidValueError,
     UnstorableValueError,
 )
-from holdfast.ports.queries.triggers import ListNumberedMessages, ListTriggers, TriggerEntry
+from holdfast.ports.queries.triggers import FindTrigger, ListNumberedMessages, ListTriggers, TriggerEntry
 from holdfast.ports.records.run import attribute_texts
 from holdfast.ports.records.topic import TopicMessageRow
 from holdfast.ports.records.trigger import TriggerRow
@@ -102,16 +102,12 @@ class TriggerFirer:
     def _fire(self, entry: TriggerEntry) -> bool:
         """Start the runs of the next messages of a trigger. Return whether there may be more."""
         row, kernel = entry.row, self._core.kernel
-        try:
-            trigger = _Trigger(row, texts_from(row.selection), start_of(row))
-        except (CommandError, AttributeError, *PARSE_ERRORS) as error:
-            # It stays where it is, so that no message is lost: the doctor names it.
-            _log.error("trigger %s can't be read: %s", row.name, error)
-            return False
+        trigger = self._parse_trigger(row)
         most = min(MESSAGES_MAX, self._core.topic_deliveries)
         number, started = row.next_number, 0
-        is_moving = True
         for _ in range(ROUNDS_MAX):
+            if trigger is None:
+                break
             query = ListNumberedMessages(namespace=row.namespace, topic=row.topic, number=number, limit=most)
             messages = self._core.stores.persistence.read(query)
             commands = list(self._commands(trigger, number, messages, entry.last))
@@ -120,15 +116,41 @@ class TriggerFirer:
             answers = kernel.dispatch_many(commands)
             kernel.admit(row.namespace, follow_up_of(answers))
             started += sum(isinstance(one, TriggerFired) and one.run_id is not None for one in answers)
-            is_moving = self._note(row, answers)
-            if not is_moving or len(messages) < most:
+            if self._note(row, answers):
+                if len(messages) < most:
+                    break
+                number = commands[-1].next
+            elif (moved := self._moved(row, number)) is not None:
+                # The faster host may have read the messages before the last ones had numbers, and it has ended by now.
+                entry, row, number = moved, moved.row, moved.row.next_number
+                trigger = self._parse_trigger(row)
+            else:
                 break
-            number = commands[-1].next
         else:
             return True
         if started:
             _log.info("trigger %s started %s", row.name, counted(started, "run"))
         return False
+
+    def _parse_trigger(self, row: TriggerRow) -> "_Trigger | None":
+        try:
+            return _Trigger(row, texts_from(row.selection), start_of(row))
+        except (CommandError, AttributeError, *PARSE_ERRORS) as error:
+            # It stays where it is, so that no message is lost: the doctor names it.
+            _log.error("trigger %s can't be read: %s", row.name, error)
+            return None
+
+    def _moved(self, row: TriggerRow, number: int) -> TriggerEntry | None:
+        """Return a trigger again if another host has moved it on from a number, and it has messages to handle."""
+        found = self._core.stores.persistence.read(FindTrigger(row.trigger_name))
+        if (
+            found is None
+            or found.row.paused is not None
+            or found.row.next_number <= number
+            or not found.behind
+        ):
+            return None
+        return found
 
     def _note(self, row: TriggerRow, answers: Sequence[TriggerFired | CommandError]) -> bool:
         """Log what is wrong. Return whether all messages were handled."""

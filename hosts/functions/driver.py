@@ -219,6 +219,7 @@ class RunningStep:
 class _Driver:
     def __init__(self, body: Body, threads: CapacityLimiter) -> None:
         self._body = body
+        self._attempt = body.attempt
         self._threads = threads
         self._parts = body.parts
         self._heartbeats = Heartbeats(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
@@ -284,9 +285,7 @@ class _Driver:
             return blocked(INTERCEPTOR_FAILED, str(refused))
         except HoldfastError as error:
             return self._body.failed(error)
-        with self._parts.run_notifier.listening(
-            self._body.attempt.run, lambda: self._in_loop(self._on_new_rows)
-        ):
+        with self._parts.run_notifier.listening(self._attempt.run, lambda: self._in_loop(self._on_new_rows)):
             try:
                 outcome = await self._drive_on(drive)
             except OvertakenError:
@@ -305,10 +304,10 @@ class _Driver:
     async def _drive_on(self, drive: FunctionReplay) -> Outcome | None:
         """Drive until the function is to be suspended or blocked; return that outcome, None if it ended or failed."""
         self._looked_at = self._now()
-        if self._body.attempt.attempt > 1 and not drive.is_over:
+        if self._attempt.attempt > 1 and not drive.is_over:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
-            was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
+            was_suspect = self._attempt.lost_attempts > SUSPECT_AFTER
             lost = lost_steps(drive.running_steps(lost_at), self._body, was_suspect=was_suspect)
             await self._record(drive, (*drive.notes(), *lost))
         while self._sent is not None or not (drive.is_over or self._is_fenced):
@@ -356,7 +355,7 @@ class _Driver:
             if left:
                 await self._record(drive, left)
             elif self._last_step is not None and isinstance(drive.ended, FunctionReturned):
-                self._last_steps.confirm(self._body.attempt.definition, self._last_step)
+                self._last_steps.confirm(self._attempt.definition, self._last_step)
         # The outcome of a fenced attempt is fenced too, and counted by that.
         return FunctionWaiting(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
@@ -431,7 +430,7 @@ class _Driver:
         waiting = [one for one in self._later.values() if self._waits_for_its_turn(one, now)]
         if not waiting or not self._begins(drive, now):
             return ()
-        turn, waited = self._body.attempt.epoch, now - self._lost_at
+        turn, waited = self._attempt.epoch, now - self._lost_at
         again = restartable_steps(waiting, self._lost.values(), turn=turn, waited=waited)
         return [restart_row(one, self._body.host, now) for one in again]
 
@@ -509,7 +508,7 @@ class _Driver:
         if done.published or done.artifacts or done.payload is None or done.payload.inline is None:
             return None
         self._last_step = call = done.event.call
-        return done if self._last_steps.expects(self._body.attempt.definition, call) else None
+        return done if self._last_steps.expects(self._attempt.definition, call) else None
 
     async def _store_ahead(self, drive: FunctionReplay) -> None:
         """Store the result of a step that was fed before it was stored, because this attempt is given up.
@@ -545,7 +544,7 @@ class _Driver:
 
     def _answer(self, sent: BatchedCall[Record]) -> JobRecorded | None:
         if sent.what.has_returned is False:
-            self._last_steps.refute(self._body.attempt.definition, self._last_step or "")
+            self._last_steps.refute(self._attempt.definition, self._last_step or "")
             self._last_step = None
         return self._recorder.answer(sent)
 
@@ -575,11 +574,13 @@ class _Driver:
         self._alarm.end()
         for trying in list(self._running.values()):
             trying.cancel()
-        if self._sent is not None:
+        # Left once: the second time `leave` would wait for a call that it has taken back, and that is never made.
+        sent, self._sent = self._sent, None
+        if sent is not None:
             try:
-                await self._recorder.leave(self._sent)
+                await self._recorder.leave(sent)
             except WorkflowStalledError as error:
-                self._sent.what.drive.give_up(error)
+                sent.what.drive.give_up(error)
         if not self._running:
             return
         with CancelScope(shield=True):
@@ -648,7 +649,7 @@ class _Driver:
         stores: bool = False,
     ) -> JobRecord:
         """Return the command that records rows; with `stores` also the output so far."""
-        attempt = self._body.attempt
+        attempt = self._attempt
         return JobRecord(
             namespace=self._body.work.run.namespace,
             job=attempt.job,
@@ -681,9 +682,9 @@ class _Driver:
             if row.number <= self._noted:  # answers overlap
                 continue
             self._noted = row.number
-            if row.type in _FAILED_STEPS and row.epoch == self._body.attempt.epoch:
+            if row.type in _FAILED_STEPS and row.epoch == self._attempt.epoch:
                 log_failed_step(self._body.work.run, row, is_blocked=answer.failure is not None)
-            elif row.type == events.SignalRefused.type and row.epoch == self._body.attempt.epoch:
+            elif row.type == events.SignalRefused.type and row.epoch == self._attempt.epoch:
                 log_refused_message(self._body.work.run, row)
             elif row.type == events.HistoryLong.type:
                 _log.warning(
@@ -736,7 +737,7 @@ class _Driver:
                 return
             except STORE_ERRORS as error:
                 self._body.runtime.put_back(command.outputs)
-                job = self._body.attempt.job
+                job = self._attempt.job
                 _log.warning("the outcome of job %s can't be recorded yet: %s", job, error)
                 await anyio.sleep(wait)
                 wait = min(2 * wait, RETRY_MAX)
@@ -823,9 +824,7 @@ class _Driver:
         Either its time is up, or its claim allowed other neighbours than it may have now (docs/decisions/0059). The
         latter is so when its lost steps have ended, or when one of them was lost more often than at the claim.
         """
-        return (
-            self._is_out_of_time(now) or pass_over_for(drive.lost_attempts()) != self._body.attempt.pass_over
-        )
+        return self._is_out_of_time(now) or pass_over_for(drive.lost_attempts()) != self._attempt.pass_over
 
     def _is_out_of_time(self, now: Micros) -> bool:
         """Return whether nothing more may start here, because the host is shutting down or has little time left."""

@@ -324,9 +324,10 @@ class FunctionReplay:
         self._machine.received.clear()
         self._machine.report_after(None)
         self._runtime = None
-        open_calls = {one.call for one in self._machine.pending_requests}
         todo = self._todo
-        todo.tries = {call: one for call, one in todo.tries.items() if call in open_calls}
+        if todo.tries:
+            open_calls = {one.call for one in self._machine.pending_requests}
+            todo.tries = {call: one for call, one in todo.tries.items() if call in open_calls}
         if not todo:
             FunctionReplay._todo.drop(self)
         if not self.queues:
@@ -497,12 +498,14 @@ class FunctionReplay:
 
     def lost_attempts(self, records: Sequence[FunctionRecord] = ()) -> int:
         """Return the highest number of lost attempts of any open inline step that no record names."""
-        tries, lost = self._todo.tries, dict[str, int]()
-        if tries:
-            waits = self._machine.waits_for
-            lost |= {
-                call: one.lost_attempts for call, one in tries.items() if one.lost_attempts and waits(call)
-            }
+        waits = self._machine.waits_for
+        lost = {
+            call: one.lost_attempts
+            for call, one in self._todo.tries.items()
+            if one.lost_attempts and waits(call)
+        }
+        if not lost:
+            return 0
         for record in records:
             match record:
                 case (

@@ -12,9 +12,10 @@ from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.execution.attempt_log import log_completed_step
 from holdfast.hosts.execution.bodies import Body
+from holdfast.hosts.execution.caught_calls import CaughtCall
 from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, retry_after_of, traceback_text
 from holdfast.hosts.execution.logging_bridge import current_attempt
-from holdfast.hosts.execution.threads import result_in_thread
+from holdfast.hosts.execution.threads import make_in_thread, result_in_thread, run_in_thread
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_heartbeats import Heartbeats, StepHeartbeat
 from holdfast.hosts.functions.step_scope import StepScope, idempotency_key_of
@@ -237,12 +238,18 @@ async def _called(
     if step.is_async:
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))
+    call = CaughtCall(lambda: step.body(*args, **kwargs))
+    if seconds is None:  # a cancel scope costs more than a quick step
+        await run_in_thread(call, threads)
+        value = call.result()
+        return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
     async with threads:
         with anyio.fail_after(seconds) as scope:  # waiting for a thread does not count
-            value = await result_in_thread(lambda: step.body(*args, **kwargs))
+            await make_in_thread(call)
+    value = call.result()
     if not inspect.isawaitable(value):
         return value
-    with anyio.fail_after(None if seconds is None else max(0.0, scope.deadline - anyio.current_time())):
+    with anyio.fail_after(max(0.0, scope.deadline - anyio.current_time())):
         return await cast("Awaitable[object]", value)
 
 

@@ -32,6 +32,7 @@ from holdfast.hosts.http.authentication.authenticator import Authenticator
 from holdfast.hosts.http.authentication.browser_sessions import BrowserSessionSettings
 from holdfast.hosts.http.authentication.loopback import LoopbackAccess
 from holdfast.hosts.http.authentication.origins import check_same_origin
+from holdfast.hosts.http.authentication.single_sign_on import ProviderAnswer, SingleSignOn
 from holdfast.hosts.http.authentication.tokens import Tokens
 from holdfast.hosts.http.authentication.verified_credentials import VerifiedCredential
 from holdfast.hosts.http.download_responses import DownloadResponse, Downloads
@@ -60,6 +61,7 @@ from holdfast.hosts.http.operations import (
     EventReader,
     Hint,
     Invocation,
+    Nothing,
     Operation,
     RowReader,
     ServerEvent,
@@ -138,7 +140,8 @@ class HttpServer:
         self._engine = engine
         self._authenticator = authenticate if isinstance(authenticate, Authenticator) else None
         sessions = None if self._authenticator is None else self._authenticator.sessions
-        self._parts = server_parts(engine, metrics, sessions, read_only=read_only)
+        sign_on = None if self._authenticator is None else self._authenticator.sign_on
+        self._parts = server_parts(engine, metrics, sessions, sign_on=sign_on, read_only=read_only)
         self._limit = None if rate_limit is None else RequestLimit(rate_limit, monotonic)
         self._observer = RequestObserver(metrics, monotonic)
         self._authenticate = authenticate
@@ -187,7 +190,7 @@ class HttpServer:
             record.operation = operation = _operation_of(request, operations)
             if operation.scope is Access.CREDENTIAL:
                 check_same_origin(request.headers)
-            elif operation.scope is not Access.ANYONE:
+            elif operation.scope not in (Access.ANYONE, Access.CODE):
                 record.principal = await self._principal_of(request)
                 check_origin(request, record.principal, operation)
                 authorise(operation, request, record.principal)
@@ -243,6 +246,8 @@ class HttpServer:
         if is_page and problem.status == 401 and self._parts.sessions is not None:
             query = urlencode({RETURN_FIELD: address_of(request.scope)})
             return Response(status_code=303, headers={"Location": f"{root}{PAGES}/sign-in?{query}"})
+        if problem.retry_after is not None:
+            headers["Retry-After"] = str(problem.retry_after)
         content = problem_page(problem, request, root)
         return Response(content, problem.status, {**headers, **dict(HTML_HEADERS)}, "text/html")
 
@@ -274,16 +279,28 @@ class HttpServer:
         self._count(verified.principal)
         return verified
 
+    async def _signed_in(self, request: Request, answer: ProviderAnswer) -> VerifiedCredential:
+        """Return the ID token for a provider's answer. Raises as `Authenticator.signed_in`."""
+        if self._authenticator is None:
+            raise HttpError("not_found", "the application that embeds this server signs people in")
+        return await self._authenticator.signed_in(request, answer)
+
     async def _read(self, operation: Operation, record: RequestRecord) -> Prepare:
         """Read a request. HttpError if it is malformed, or lacks what a browser session demands."""
         request = record.request
         parameters = request.query_params.multi_items()
         if request.method != operation.method:  # a form has named it in this parameter
             parameters = [pair for pair in parameters if pair[0] != METHOD_PARAMETER]
+        if operation.ignores_unknown:
+            known = {one.name for one in attrs.fields(operation.query)}
+            parameters = [pair for pair in parameters if pair[0] in known]
         query = query_object(parameters, operation.query)
         data, fields = await body_of(operation, request, self._body_max)
         form = None if fields is None else sent_form(operation, fields)
         check_csrf(request, operation, record.principal, None if form is None else form.csrf_token)
+        if form is not None and operation.body is Nothing:  # such as a DELETE, whose reason is in its query
+            parameters += [(name, text) for name, text in form.fields.items() if text.strip()]
+            query, form.fields = query_object(parameters, operation.query), {}
         body: Any = None if form is None else form_body(operation, form.fields)
         if operation.scope is not Scope.WORK:  # a worker hands on what it has got
             refuse_blob_references(data if form is None else json_form(body))
@@ -294,6 +311,9 @@ class HttpServer:
         verified = None
         if operation.scope is Access.CREDENTIAL:
             verified = await self._verify(request, body.credential)
+            record.principal = verified.principal
+        elif operation.scope is Access.CODE:
+            verified = await self._signed_in(request, query)
             record.principal = verified.principal
         actor = record.principal or _ANYONE
 
@@ -515,6 +535,7 @@ def asgi_app(
     *,
     authenticate: Authenticate | None = None,
     tokens: Tokens | None = None,
+    single_sign_on: SingleSignOn | None = None,
     allowed_hosts: Collection[str] = (),
     read_only: bool = False,
     body_max: int = BODY_MAX,
@@ -534,6 +555,7 @@ def asgi_app(
             API key of the store or a token; while the store has had no key and there are no tokens, only requests from
             this machine are answered, and may do everything.
         tokens: Checks JSON Web Tokens; refused if omitted. Not with `authenticate`.
+        single_sign_on: How people sign in to the dashboard with the provider of the tokens. Needs `tokens`.
         allowed_hosts: Further names by which a request from this machine may address it, while no key is needed.
         read_only: Whether everything but reading is refused.
         body_max: The largest body of a request, in bytes.
@@ -546,14 +568,16 @@ def asgi_app(
             once. Each process counts for itself. No limit if omitted.
 
     Raises:
-        InvalidArgumentError: Both `authenticate` and `tokens`, or `browser_sessions`, are given; or `rate_limit` is not
-            positive, or the read timeout is out of its range.
+        InvalidArgumentError: Both `authenticate` and `tokens`, or `browser_sessions`, are given; `single_sign_on` is
+            given without `tokens`; `rate_limit` is not positive, or the read timeout is out of its range.
     """
     for name, given in (("tokens", tokens), ("browser_sessions", browser_sessions)):
         if authenticate is not None and given is not None:
             raise InvalidArgumentError(
                 name, "either `authenticate` decides who sends a request, or the server"
             )
+    if single_sign_on is not None and tokens is None:
+        raise InvalidArgumentError("single_sign_on", "it needs `tokens`, whose grants say what people may do")
     if not 0 < read_timeout <= READ_TIMEOUT_MAX:
         raise InvalidArgumentError(
             "read_timeout", f"{read_timeout!r}: it is above 0 and at most {READ_TIMEOUT_MAX:g} seconds"
@@ -563,6 +587,7 @@ def asgi_app(
         authenticate = Authenticator(
             synchronous.core,
             tokens=tokens,
+            single_sign_on=single_sign_on,
             browser_sessions=browser_sessions,
             loopback=LoopbackAccess(allowed_hosts),
         )

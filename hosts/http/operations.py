@@ -48,6 +48,9 @@ class Access(Enum):
     CREDENTIAL = "who has a credential in the body"
     """The holder of a key or token that is sent as `credential` in the body; headers do not count."""
 
+    CODE = "a person with a code of the OpenID Connect provider"
+    """The person of the code that the provider has put into the query; headers do not count."""
+
 
 class Reach(Enum):
     """The namespaces in which a principal needs the scope of an operation."""
@@ -94,7 +97,9 @@ class Redirect:
     """An answer that leads a browser to another address."""
 
     address: str
-    """The path with its query, below the mount."""
+    """The path with its query, below the mount; the whole address of another server."""
+    is_elsewhere: bool = False
+    """Whether it is an address of another server."""
 
 
 @attrs.frozen
@@ -129,13 +134,13 @@ class Invocation(Generic[Q, B]):
     request: "Request" = attrs.field(repr=False)
     """The request as it was sent. For cookies; everything else has been read."""
     verified: VerifiedCredential | None = attrs.field(default=None, repr=False)
-    """The credential in the body, for `Access.CREDENTIAL`."""
+    """The credential in the body, for `Access.CREDENTIAL`; the ID token, for `Access.CODE`."""
     is_form: bool = False
     """Whether a form of a page was sent, which is answered with a redirect."""
     return_to: str | None = None
     """The path, below the mount, to which a browser goes after a form; None: where the operation leads."""
-    answer_headers: dict[str, str] = attrs.field(factory=dict[str, str], repr=False)
-    """Headers that the handler adds to the answer."""
+    answer_cookies: list[str] = attrs.field(factory=list[str], repr=False)
+    """Values of `Set-Cookie` that the handler adds to the answer."""
 
     @property
     def namespace(self) -> str:
@@ -256,6 +261,8 @@ class Operation(Generic[Q, B, R]):
     """Returns the path, below the mount, to which a browser goes after a form; None: the form has the path."""
     in_read_only: bool = False
     """Whether a server that only reads carries it out all the same, as it changes only who is signed in."""
+    ignores_unknown: bool = False
+    """Whether it ignores query parameters that it does not know: another server has chosen them."""
     is_page: bool = False
     """Whether people open it in a browser: links of other sites may lead to it, and its GET changes nothing."""
     body_max: int = 0

@@ -1,4 +1,7 @@
-"""Operations that read what the attempts of a run wrote: artifacts, calls of AI models, progress, whole values."""
+"""Operations that read what a run was sent, and what its attempts wrote.
+
+Messages, artifacts, calls of AI models, progress, and whole values.
+"""
 
 from hashlib import sha256
 from typing import Final, Literal
@@ -22,6 +25,7 @@ from holdfast.hosts.http.principals import Scope
 from holdfast.hosts.http.problems import HttpError
 from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals
 from holdfast.hosts.inspection.logs import ProgressInfo
+from holdfast.hosts.inspection.messages import MessageInfo, newest_messages
 from holdfast.hosts.inspection.run_info import find_run
 from holdfast.hosts.inspection.values import part_result_text
 from holdfast.ports.errors import (
@@ -71,6 +75,26 @@ class ArtifactPage:
 
 
 @attrs.frozen(kw_only=True)
+class MessagesQuery(GenerationQuery):
+    """The query parameters of a list of messages."""
+
+    after: int | None = attrs.field(default=None, validator=attrs.validators.optional(attrs.validators.ge(1)))
+    """The `next` of the page before."""
+    limit: int = attrs.field(default=50, validator=[attrs.validators.ge(1), attrs.validators.le(1_000)])
+    """The maximum number of messages, at most 1,000."""
+
+
+@attrs.frozen(kw_only=True)
+class MessagePage:
+    """A page of the messages of one generation of a run."""
+
+    items: tuple[MessageInfo, ...]
+    """The messages, newest first, each with its state."""
+    next: int | None
+    """The `after` of the next page; null on the last one."""
+
+
+@attrs.frozen(kw_only=True)
 class AiCallsQuery(PageQuery):
     """The query parameters of a list of calls of AI models."""
 
@@ -108,6 +132,19 @@ class ProgressList:
 
     items: tuple[ProgressInfo, ...]
     """The latest progress of each stage, and of each item of a mapped stage. At most 1,000."""
+
+
+def list_messages(call: Invocation[MessagesQuery, Nothing]) -> MessagePage:
+    """List the messages that a run was sent, with their states but without their values.
+
+    A generation has the messages that were sent to it and those handed on to it. The value of a message is in its row
+    of the [history](#runhistory).
+    """
+    query, core = call.query, call.engine.core
+    run = find_run(core, call.path["run_id"], query.generation)
+    items = newest_messages(core, run, query.after, query.limit)
+    is_last = len(items) < query.limit
+    return MessagePage(items=items, next=None if is_last else items[-1].number)
 
 
 def list_artifacts(call: Invocation[ArtifactsQuery, Nothing]) -> ArtifactPage:
@@ -206,6 +243,17 @@ def _json_of(text: str, name: str) -> Download:
 _BLOBS: Final = (BlobMissingError, BlobCorruptError, NoBlobStoreError)
 
 OPERATIONS: Final[Table] = (
+    Operation(
+        name="run.messages",
+        method="GET",
+        path=f"{RUN}/messages",
+        scope=Scope.READ,
+        query=MessagesQuery,
+        reply=MessagePage,
+        handler=list_messages,
+        wait=Wait.CHANGE,
+        errors=(RunNotFoundError,),
+    ),
     Operation(
         name="run.artifacts",
         method="GET",

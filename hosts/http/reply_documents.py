@@ -60,7 +60,7 @@ def document_response(
     known: str | None,
     applied: dict[str, str],
 ) -> Response:
-    """Return the response with an answer: 304 if the client has it.
+    """Return the response with an answer and the cookies of its handler: 304 if the client has the answer.
 
     Args:
         operation: What was carried out.
@@ -69,9 +69,22 @@ def document_response(
         known: The header `If-None-Match`.
         applied: Headers about the wait.
     """
+    response = _response(operation, invocation, reply, known, applied)
+    for cookie in invocation.answer_cookies:
+        response.headers.append("Set-Cookie", cookie)
+    return response
+
+
+def _response(
+    operation: Operation,
+    invocation: Invocation[Any, Any],
+    reply: Any,
+    known: str | None,
+    applied: dict[str, str],
+) -> Response:
     if invocation.is_form and not isinstance(reply, Text):
         target = f"{invocation.root}{_path_after_form(operation, invocation, reply)}"
-        return Response(status_code=303, headers={**invocation.answer_headers, "Location": target})
+        return Response(status_code=303, headers={"Location": target})
     if isinstance(reply, Download):
         etag = f'"{reply.sha256}"'
         if matches(known, etag):
@@ -80,8 +93,9 @@ def document_response(
     if isinstance(reply, Text):
         return _text_response(reply)
     if isinstance(reply, Redirect):
-        return Response(status_code=303, headers={"Location": f"{invocation.root}{reply.address}"})
-    visible, headers, status = shown(invocation, reply), {**applied, **invocation.answer_headers}, 200
+        target = reply.address if reply.is_elsewhere else f"{invocation.root}{reply.address}"
+        return Response(status_code=303, headers={"Location": target})
+    visible, headers, status = shown(invocation, reply), dict(applied), 200
     if operation.method == "GET" and visible is not None:
         headers["ETag"] = etag = etag_of(visible)
         if matches(known, etag):

@@ -1,8 +1,8 @@
 """Forms of pages: how a browser sends an operation without a script.
 
-A form of an operation has the fields of its body, and a few for the request itself. A field of JSON has JSON text. Or
-its parts are fields of their own, named `<field>/<kind>/<path>`: `input/text/customer`, `input/number/order/amount`,
-`scopes/list`.
+A form of an operation has the fields of its body, or of its query if it has no body, and a few for the request itself.
+A field of JSON has JSON text. Or its parts are fields of their own, named `<field>/<kind>/<path>`:
+`input/text/customer`, `input/number/order/amount`, `scopes/list`.
 A field without text is left out. The query parameter `_method` names the method of an operation that is no POST.
 """
 

@@ -315,6 +315,9 @@ def send_signal(call: Invocation[Nothing, Message]) -> SentMessage:
 def send_update(call: Invocation[Nothing, Arguments]) -> UpdateState:
     """Send an update to a durable function.
 
+    Its arguments are validated before, by the code of the run's workflow if the server has it, or else by the schema
+    that a worker has registered.
+
     With `Prefer: wait=N`, the answer waits for the reply of the update. Repeating the request with its
     `Idempotency-Key` waits on.
     """

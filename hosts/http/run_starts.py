@@ -208,6 +208,8 @@ def update_with_start(call: Invocation[Nothing, NewRunWithUpdate]) -> UpdateStat
     """Start a run, or use the one that has the id, and send it an update. Both are stored, or neither.
 
     A rejected update is not stored, and starts nothing, if its validator ran before: on a run that was active already.
+    The types of its arguments are checked before, by the code or by the schema that a worker has registered.
+
     With `Prefer: wait=N`, the answer waits for the reply of the update. Repeating the request with its
     `Idempotency-Key` waits on.
     """

@@ -13,6 +13,7 @@ from holdfast.ports.queries.store import StoreTime
 
 if TYPE_CHECKING:
     from holdfast.hosts.http.authentication.browser_sessions import BrowserSessions
+    from holdfast.hosts.http.authentication.single_sign_on import CodeFlow
     from holdfast.hosts.metrics.metrics import Metrics
 
 READY_AGE_SECONDS: Final = 1.0
@@ -32,6 +33,8 @@ class ServerParts:
     """The browser sessions; None if an application authenticates requests."""
     settles: GroupCommit
     """Stores outcomes of tasks. Those that arrive at the same time share a transaction: often they are of one run."""
+    sign_on: "CodeFlow | None" = None
+    """Single sign-on; None: people sign in with keys and tokens."""
     read_only: bool = False
     """Whether the server only reads."""
     sweeps: SinkSweeps = attrs.field(factory=SinkSweeps)
@@ -43,6 +46,7 @@ def server_parts(
     metrics: "Metrics | None",
     sessions: "BrowserSessions | None",
     *,
+    sign_on: "CodeFlow | None" = None,
     read_only: bool = False,
 ) -> ServerParts:
     """Return the parts of a server of this engine."""
@@ -60,4 +64,4 @@ def server_parts(
     )
     settles = GroupCommit(core.kernel.dispatch_many)
     renew_in_forks(settles)
-    return ServerParts(readiness, metrics, sessions, settles, read_only)
+    return ServerParts(readiness, metrics, sessions, settles, sign_on, read_only)

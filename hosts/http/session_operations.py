@@ -82,7 +82,7 @@ def sign_in(call: Invocation[Nothing, SignIn]) -> BrowserSessionInfo:
     assert call.verified is not None, "the operation needs a credential"
     sessions = _sessions_of(call)
     session, cookie = sessions.open(call.engine.client, call.request, call.verified)
-    call.answer_headers["Set-Cookie"] = cookie
+    call.answer_cookies.append(cookie)
     return _info(call.principal, session)
 
 
@@ -107,7 +107,7 @@ def sign_out(call: Invocation[Nothing, SignOut]) -> SignedOut:
     ended, cookie = _sessions_of(call).close(
         call.engine.client, call.request, call.principal, everywhere=call.body.everywhere
     )
-    call.answer_headers["Set-Cookie"] = cookie
+    call.answer_cookies.append(cookie)
     return SignedOut(ended=ended)
 
 

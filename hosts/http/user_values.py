@@ -13,6 +13,7 @@ import attrs
 from holdfast.hosts.events.sink_reads import SinkEvent
 from holdfast.hosts.events.sinks import DeadLetterInfo, SinkInfo
 from holdfast.hosts.http.outcomes import RunOutcome, StartedRun, UpdateState
+from holdfast.hosts.inspection.messages import MessageInfo
 from holdfast.hosts.inspection.run_details import PublishedValue, RunDetails
 from holdfast.hosts.inspection.run_info import RunError, RunEvent
 from holdfast.hosts.inspection.schedules import ScheduleInfo
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 HIDDEN: Final[Mapping[type, tuple[str, ...]]] = {
     DeadLetterInfo: ("error",),
+    MessageInfo: ("why",),
     PublishedValue: ("value",),
     RunDetails: ("headers", "blocked", "annotations", "progress", "published", "log"),
     RunError: ("text", "message"),
@@ -34,7 +36,7 @@ HIDDEN: Final[Mapping[type, tuple[str, ...]]] = {
     SinkInfo: ("error",),
     StageDetails: ("error", "traceback", "result"),
     StartedRun: ("result",),
-    StepDetails: ("error", "traceback", "result"),
+    StepDetails: ("error", "traceback", "arguments", "result"),
     UpdateState: ("reply",),
     WaitReason: ("text",),
 }

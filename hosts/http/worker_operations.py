@@ -1,5 +1,6 @@
 """Operations of remote workers: programs in any language that run steps and stages, without access to the store."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,10 +25,12 @@ from holdfast.hosts.http.task_values import ADDRESS_LIFETIME, input_url
 from holdfast.hosts.remote.protocol import BEATS, CLAIMED_MAX, HELD_MAX, LEASE_MAX, LEASE_MIN
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import ServedQueue, SessionOpen, WorkerAbout
+from holdfast.kernel.pipelines.headers import headers_of
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import IdempotencyConflictError, SessionLostError
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import limit_of_attempts, remote_stage_definition, step_definition
+from holdfast.ports.records.run import attribute_texts
 from holdfast.ports.records.values import Micros
 
 _WORKERS: Final = f"{NAMESPACE}/workers"
@@ -147,6 +150,10 @@ class RemoteTask:
     """The generation of the run."""
     workflow: str
     """The name of the durable function or the pipeline."""
+    attributes: Mapping[str, str]
+    """The attributes of the run."""
+    headers: Mapping[str, str]
+    """The headers of the run: context that it was started with, such as a trace id."""
     epoch: int
     """The number of the claim. It rises with each claim of the step or stage, including those that were given back."""
     attempt: int
@@ -279,6 +286,8 @@ def _task(core: Core, claimed: ClaimedTask, now: Micros) -> RemoteTask:
         run_id=work.run.id,
         generation=work.run.generation,
         workflow=work.run.workflow,
+        attributes=attribute_texts(work.run.attributes),
+        headers=headers_of(work.run.headers),
         epoch=attempt.epoch,
         attempt=attempt.attempt,
         max_attempts=limit_of_attempts(attempt.max_attempts),

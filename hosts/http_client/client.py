@@ -729,9 +729,23 @@ class Client:
         body = reason_of("resume_queue", reason)
         return await self._server.call("queue.resume", LimitInfo, {"name": name}, body=body)
 
-    async def workflows(self) -> tuple[WorkflowInfo, ...]:
-        """Return the workflows that the server can start, by name: those of its code, and those of workers."""
-        pages = self._server.pages("workflow.list", WorkflowPage, None, WorkflowsQuery(), None)
+    async def workflows(
+        self, *, name: str = "", after: str | None = None, limit: int | None = None
+    ) -> tuple[WorkflowInfo, ...]:
+        """Return the workflows that the server can start, by name: those of its code, and those of workers.
+
+        Args:
+            name: Only the versions of this workflow.
+            after: Only workflows after this one, `NAME@VERSION`.
+            limit: At most so many.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number of at least 1.
+        """
+        check("workflows", TEXT, name=name)
+        check("workflows", TEXT.or_none, after=after)
+        query = WorkflowsQuery(name=name, after=after)
+        pages = self._server.pages("workflow.list", WorkflowPage, None, query, checked_limit(limit))
         return tuple([one async for one in pages])
 
     async def register_sink(

@@ -25,6 +25,8 @@ from holdfast.hosts.http.output_reads import (
     ArtifactPage,
     ArtifactQuery,
     ArtifactsQuery,
+    MessagePage,
+    MessagesQuery,
     ProgressList,
 )
 from holdfast.hosts.http.published_reads import PublishedItem, PublishedPage
@@ -71,6 +73,7 @@ from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.children import ChildInfo, ChildOptions
 from holdfast.hosts.inspection.filters import check_names, checked_limit
 from holdfast.hosts.inspection.logs import LogLine, LogOptions, ProgressInfo
+from holdfast.hosts.inspection.messages import MessageInfo
 from holdfast.hosts.inspection.run_details import RunDetails
 from holdfast.hosts.inspection.run_info import RunEvent
 from holdfast.hosts.inspection.why import RunReasons, WaitReason
@@ -222,6 +225,26 @@ class SyncRemoteRunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
         """
         return list((self._server.call("run.progress", ProgressList, self._path())).items)
+
+    def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
+        """Return the messages of one generation in the order of arrival, each with its state.
+
+        A generation has the messages that were sent to it and those handed on to it.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
+        query = MessagesQuery(generation=checked_generation(generation), limit=1_000)
+        found: list[MessageInfo] = []
+        while True:
+            page = self._server.call("run.messages", MessagePage, self._path(), query=query)
+            found += page.items
+            if page.next is None:
+                return found[::-1]
+            query = attrs.evolve(query, after=page.next)
 
     def artifacts(self) -> list[ArtifactInfo]:
         """Return the artifacts of the run, without their content.

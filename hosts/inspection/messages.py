@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from itertools import islice, takewhile
 from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from holdfast.hosts.functions.published_values import newest_rows
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import RunSignalled
 from holdfast.kernel.history import events
@@ -50,19 +52,31 @@ class MessageInfo:
 
 def messages_of(core: Core, run: Run) -> list[MessageInfo]:
     """Return the messages of one generation in the order of arrival."""
+    found: list[MessageInfo] = []
+    before = None
+    while page := newest_messages(core, run, before, _PAGE):
+        found += page
+        before = page[-1].number
+        if len(page) < _PAGE:
+            break
+    return found[::-1]
+
+
+def newest_messages(core: Core, run: Run, before: int | None, limit: int) -> tuple[MessageInfo, ...]:
+    """Return at most `limit` messages of one generation, newest first, of those in rows before `before`."""
     persistence = core.stores.persistence
-    rows: list[HistoryRow] = []
-    refused: dict[int, str] = {}
-    for row in rows_of(persistence, run):
-        if row.type == events.SignalReceived.type:
-            rows.append(row)
-        elif row.type == events.SignalRefused.type:
-            refusal = events.SignalRefused.from_row(row)
-            refused[refusal.row] = refusal.message
+    rows = [*islice(newest_rows(persistence, run, events.SignalReceived.type, limit, before), limit)]
+    if not rows:
+        return ()
+    first = rows[-1].number
+    refusals = takewhile(
+        lambda row: row.number > first, newest_rows(persistence, run, events.SignalRefused.type, _PAGE)
+    )
+    refused = {one.row: one.message for one in map(events.SignalRefused.from_row, refusals)}
     unread = mailbox_from(run.mailbox).unread
-    is_left = bool(unread) and run.status in TERMINAL
-    handed = {number for number, _ in _handed_on(core, run, unread)} if is_left else set[int]()
-    return [_info(run, row, handed, refused.get(row.number)) for row in rows]
+    left = [row.number for row in rows if row.number in unread] if run.status in TERMINAL else []
+    handed = {number for number, _ in _handed_on(core, run, left)} if left else set[int]()
+    return tuple(_info(run, row, handed, refused.get(row.number)) for row in rows)
 
 
 def message_of(core: Core, sent: RunSignalled) -> MessageInfo:

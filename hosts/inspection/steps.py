@@ -57,6 +57,8 @@ class StepDetails:
     """Class and message of the error of the last failed attempt."""
     traceback: str | None = None
     """The traceback of that error, unless another attempt followed."""
+    arguments: ValuePreview | None = None
+    """The arguments of a step in a queue, by name; None for an inline step, whose arguments are not stored."""
     result: ValuePreview | None = None
     """The result; None if it has none."""
     kept_of: int | None = None
@@ -101,7 +103,8 @@ def _changes(
 ) -> Mapping[str, Any]:
     changes: dict[str, Any] = {"host": None, "traceback": None, "retry_at": None}
     if isinstance(event, events.StepQueued):
-        return {**changes, "attempts": 0, "site": event.site or before.site}  # it had no attempt yet
+        changes |= {"attempts": 0, "arguments": preview_of(row.payload)}  # it had no attempt yet
+        return {**changes, "site": event.site or before.site}
     if isinstance(event, StepAttemptEvent):
         changes |= {"attempts": event.attempt, "site": event.site or before.site, "host": event.host}
     if isinstance(event, FailedStepAttempt):

@@ -39,9 +39,14 @@ class RegisteredWorkflow:
 
     def check_signal(self, channel: str, data: object) -> None:
         """Raise InvalidValueError for a message that does not have the schema of its channel."""
-        signals = self.schemas.get("signals")
-        schema = cast("Mapping[str, Any]", signals).get(channel) if isinstance(signals, dict) else None
+        schema = _object(self.schemas.get("signals")).get(channel)
         self._check(f"channel {channel!r} of workflow {self.plan.workflow!r}", data, schema)
+
+    def check_update(self, update: str, arguments: object) -> None:
+        """Raise InvalidValueError for arguments that do not have the schema of the update of this name."""
+        found = _updates(self.schemas).get(update)
+        what = f"the arguments of update {update!r} of workflow {self.plan.workflow!r}"
+        self._check(what, arguments, None if found is None else found.arguments)
 
     def _check(self, what: str, data: object, schema: object) -> None:
         if isinstance(schema, dict) and (problems := problems_of(data, cast("dict[str, Any]", schema))):
@@ -62,6 +67,16 @@ def registered_workflows(
             continue
         if isinstance(schemas, dict):
             yield RegisteredWorkflow(plan, cast("dict[str, Any]", schemas), one.row.registered_at)
+
+
+@attrs.frozen(kw_only=True)
+class UpdateSchemas:
+    """What an update takes and returns."""
+
+    arguments: object
+    """The JSON Schema of the object of its arguments by name."""
+    reply: object
+    """The JSON Schema of its reply."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +103,8 @@ class WorkflowInfo:
     """The JSON Schema of its result; null if it is too long."""
     signals: Mapping[str, object]
     """The JSON Schemas of the messages that a durable function takes, by channel, as far as they are known."""
+    updates: Mapping[str, UpdateSchemas] = attrs.field(factory=dict[str, UpdateSchemas])
+    """The updates that a durable function takes, by name, such as `Board.move`, as far as they are known."""
 
 
 def workflow_infos(core: Core, name: str, after: str | None, limit: int) -> tuple[WorkflowInfo, ...]:
@@ -123,7 +140,6 @@ def _registered(one: RegisteredWorkflow) -> WorkflowInfo:
 def _info(
     plan: Plan, schemas: Mapping[str, Any], registered_at: datetime | None, *, has_code: bool
 ) -> WorkflowInfo:
-    signals = schemas.get("signals")
     return WorkflowInfo(
         name=plan.workflow,
         version=plan.version,
@@ -134,5 +150,19 @@ def _info(
         registered_at=registered_at,
         input=schemas.get("input"),
         output=schemas.get("output"),
-        signals=cast("dict[str, object]", signals) if isinstance(signals, dict) else {},
+        signals=_object(schemas.get("signals")),
+        updates=_updates(schemas),
     )
+
+
+def _updates(schemas: Mapping[str, Any]) -> dict[str, UpdateSchemas]:
+    """Return the updates of stored schemas: none if another release has registered the workflow without them."""
+    found = _object(schemas.get("updates"))
+    named = ((name, _object(one)) for name, one in found.items())
+    return {
+        name: UpdateSchemas(arguments=one.get("arguments"), reply=one.get("reply")) for name, one in named
+    }
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -129,6 +129,7 @@ def _of_step(step: AnyStep) -> RemoteBody:
             attempt=task["attempt"],
             idempotency_key=task["idempotency_key"],
             deadline=deadline,
+            headers=task["headers"],
             runtime=services,
         )
         enter_step(lambda: context)
@@ -169,6 +170,7 @@ def _of_stage(stage: AnyStage) -> RemoteBody:
             epoch=task["epoch"],
             idempotency_key=task["idempotency_key"],
             deadline=deadline,
+            headers=task["headers"],
             config=stage.read_config(None if task["config"] is None else compact(task["config"])),
             scheduled=None,
             runtime=services,

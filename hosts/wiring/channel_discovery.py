@@ -1,4 +1,4 @@
-"""Finds the channels that a durable function receives from, by inspecting its code without running it.
+"""Finds the channels and updates of a durable function, by inspecting its code without running it.
 
 Follows references from the function to the functions, classes and objects that it names. Nothing is called.
 """
@@ -21,7 +21,7 @@ import attrs
 from holdfast.hosts.wiring.step_discovery import codes_within
 from holdfast.kernel.authoring.channels import Channel, Inbox
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.queries import Query, Update
+from holdfast.kernel.authoring.queries import AnyUpdate, Query, Update, updates_in
 
 _OURS: Final = ("holdfast.adapters.", "holdfast.hosts.", "holdfast.kernel.", "holdfast.ports.")
 _OBJECTS_MAX: Final = 2_000
@@ -38,23 +38,33 @@ _BUILT_IN: Final[tuple[type, ...]] = (dict, list, tuple, set, frozenset, deque, 
 
 @attrs.frozen
 class ReachableChannels:
-    """The channels that a durable function receives from."""
+    """The channels that a durable function receives from, and the updates of objects that it may expose."""
 
     by_name: dict[str, tuple[Inbox[object], ...]]
     """By the name of the channel. Several channels may share a name."""
     is_complete: bool
-    """Whether these are certainly all: False if the function may create channels or get them from outside."""
+    """Whether these channels are certainly all: False if the function may create some or get them from outside."""
+    updates: Mapping[str, tuple[AnyUpdate, ...]]
+    """Updates by all their names, such as `Board.move`. Several classes may share a name.
+
+    Not all: a class that the function defines itself, or gets as an argument, is not found.
+    """
 
 
 def channels_of(function: Callable[..., object]) -> ReachableChannels:
-    """Return the channels that a function names, directly or through the code that it names."""
+    """Return the channels and updates that a function names, directly or through the code that it names."""
     search = _Search(str(getattr(function, "__module__", "")))
     search.add(function)
     search.run()
     by_name: dict[str, tuple[Inbox[object], ...]] = {}
     for channel in search.channels:
         by_name[channel.name] = (*by_name.get(channel.name, ()), channel)
-    return ReachableChannels(by_name, search.is_complete)
+    updates: dict[str, tuple[AnyUpdate, ...]] = {}
+    for kind in search.classes:
+        for name, one in updates_in(kind):
+            if one not in updates.get(name, ()):
+                updates[name] = (*updates.get(name, ()), one)
+    return ReachableChannels(by_name, search.is_complete, updates)
 
 
 class _Search:
@@ -63,6 +73,7 @@ class _Search:
     def __init__(self, home: str) -> None:
         self._home = home
         self.channels: list[Inbox[object]] = []
+        self.classes: list[type[object]] = []
         self.is_complete = True
         self._seen: set[int] = set()
         self._left: list[object] = []
@@ -91,6 +102,8 @@ class _Search:
         else:
             self._seen.add(id(found))
             self._left.append(found)
+            if isinstance(found, type):
+                self.classes.append(cast("type[object]", found))
 
     def _referred(self, one: object) -> Iterator[object]:
         """Yield the objects that an object refers to."""

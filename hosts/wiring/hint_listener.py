@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
+from holdfast.ports.changes import Change, DeleteRun, Update
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import RunsByKey
@@ -117,14 +118,22 @@ class ThreadedHintListener:
         """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         return self._wait(run, _Waiting(row))
 
-    def watched(self, runs: Iterable[str]) -> frozenset[str]:
-        """Return those of these runs for which a wait for new history rows is open."""
-        with self._lock:
-            return frozenset(
-                run
-                for run in runs
-                if any(one.past is not None and not one.future.done() for one in self._waiting.get(run, ()))
-            )
+    def note(self, changes: Iterable[Change]) -> None:
+        """Resolve the waits that are over after changes that this process has committed, without a read.
+
+        What other processes commit is read when a hint about it arrives, or within a second.
+        """
+        if not self._waiting:
+            return
+        runs: dict[str, Run] = {}
+        for change in changes:
+            if isinstance(change, Update) and isinstance(change.record, Run):
+                runs[change.record.key] = change.record
+            elif isinstance(change, DeleteRun):
+                runs.pop(change.run, None)
+        for key, run in runs.items():
+            if key in self._waiting:
+                self._resolve(run)
 
     def _wait(self, run: str, waiting: "_Waiting") -> "Future[Run]":
         with self._lock:

@@ -34,14 +34,13 @@ from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.blobs import is_blob_key_part
-from holdfast.ports.changes import Change, Insert
+from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import STORE_ERRORS, EngineClosedError, InvalidNamespaceError
 from holdfast.ports.process_forks import Renewable, renew_in_forks
 from holdfast.ports.queries.store import StoreTime
-from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Micros
-from holdfast.ports.transport import HistoryGrew, Reopenable
+from holdfast.ports.transport import Reopenable
 from holdfast.ports.validation import TEXT, TRUTH, an, check
 
 T = TypeVar("T")
@@ -173,26 +172,20 @@ class Core:
             zones=self.stores.zones,
             executor=executor,
             around=around_dispatch(self.interceptors),
-            after=self._follow,
+            before_hints=self._resolve_waits,
+            after=None if self._wake_ups is None else self._wake_ups.follow,
             blocked=_log_unreadable,
         )
 
-    def _follow(self, changes: Sequence[Change]) -> None:
-        """Request wake-ups after a commit, and announce the rows of runs that are watched in this process.
+    def _resolve_waits(self, changes: Sequence[Change]) -> None:
+        """Resolve the waits of this process for the runs that a commit has changed.
 
-        Other processes see these rows within a second: a hint for each row of each run would cost every worker.
+        Waits of other processes are resolved by the hints of the commit, or within a second. This comes before the
+        hints are sent, as this process receives them too, and would read what it knows.
         """
-        if self._wake_ups is not None:
-            self._wake_ups.follow(changes)
         listener = self.__dict__.get("listener")
-        if isinstance(listener, ThreadedHintListener) and listener.waiting:
-            grown = {
-                change.record.run
-                for change in changes
-                if isinstance(change, Insert) and isinstance(change.record, HistoryRow)
-            }
-            if watched := listener.watched(grown):
-                self.adapters.transport.announce([HistoryGrew(run=run) for run in sorted(watched)])
+        if isinstance(listener, ThreadedHintListener):
+            listener.note(changes)
 
     @cached_property
     def listener(self) -> HintListener:

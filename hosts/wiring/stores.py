@@ -12,8 +12,6 @@ from urllib.parse import parse_qsl
 import attrs
 
 from holdfast.adapters.files.blobs import FileBlobStore
-from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.sql.databases import kind_of, url_forms
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from holdfast.adapters.aws.sqs_messages import SqsMessages
+    from holdfast.adapters.memory.persistence import MemoryPersistence
     from holdfast.adapters.sql.schema.migrator import Refusal
 
 T = TypeVar("T")
@@ -131,6 +130,9 @@ def open_stores(
     if url.partition(":")[0] == "memory":
         if url != "memory://":
             raise InvalidUrlError(f"{shown_url(url)!r}: a store in memory has no name; use memory://")
+        from holdfast.adapters.memory.persistence import MemoryPersistence
+        from holdfast.adapters.memory.transport import MemoryTransport
+
         memory = MemoryPersistence()
         return stores(persistence=memory, transport=carries or MemoryTransport(), blobs=open_blobs(blobs))
     if kind_of(url) is not None:
@@ -277,8 +279,10 @@ def schema_of(stores: Stores) -> str | None:
     return stores.persistence.read(SchemaVersion())
 
 
-def scratch_store() -> MemoryPersistence:
+def scratch_store() -> "MemoryPersistence":
     """Return an empty store in memory, for work on copies of rows."""
+    from holdfast.adapters.memory.persistence import MemoryPersistence
+
     return MemoryPersistence()
 
 

@@ -82,6 +82,12 @@ class CallForm:
             return plain.encode(args)
         return encode(self.with_defaults(self.bind(args, kwargs)), self.arguments)
 
+    def encode_by_name(self, given: Mapping[str, object]) -> str:
+        """Return the JSON text of arguments by name, including defaults. InvalidValueError or UnstorableValueError."""
+        if self._plain is not None and tuple(given) == self._positional_names:
+            return self._plain.encode(tuple(given.values()))
+        return encode(self.with_defaults(given), self.arguments)
+
     def encode_given(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the JSON text of a call's arguments without defaults. Raises as `encode`."""
         return (

@@ -160,9 +160,9 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
 
     @override
     def input_text(self, value: object) -> str:
-        if isinstance(value, dict):  # `encode` refuses anything else
-            value = self._form.with_defaults(cast("dict[str, object]", value))
-        return encode(value, self._form.arguments)
+        if isinstance(value, dict):
+            return self._form.encode_by_name(cast("dict[str, object]", value))
+        return encode(value, self._form.arguments)  # which refuses it
 
     @property
     @override

@@ -82,6 +82,11 @@ class _MarkedMethod(Generic[S, P, Out]):
         """The decorated method."""
         return self._method
 
+    @property
+    def form(self) -> CallForm:
+        """How its calls are stored: the types of its arguments and of its result."""
+        return self._form
+
 
 class Query(_MarkedMethod[S, P, Out], Generic[S, P, Out]):
     """A method marked with `@query`. `Board.status()` makes a `QueryCall`; on an object it is a plain method."""
@@ -186,6 +191,9 @@ class Update(_MarkedMethod[S, P, Result], Generic[S, P, Result, Out]):
         return encode(await result if inspect.isawaitable(result) else result, self._form.output)
 
 
+AnyUpdate: TypeAlias = Update[Any, ..., Any, object]
+
+
 def query(method: Callable[Concatenate[S, P], R], /) -> Query[S, P, R]:
     """Mark a method as a query: callers outside of the run can call it to read an object.
 
@@ -254,10 +262,10 @@ def query_of(state: object, name: str) -> Query[Any, ..., object] | None:
     return cast("Query[Any, ..., object]", found) if isinstance(found, Query) else None
 
 
-def update_of(state: object, name: str) -> Update[Any, ..., Any, object] | None:
+def update_of(state: object, name: str) -> AnyUpdate | None:
     """Return the update of an object with this name, such as `Board.move`; None if it does not exist."""
     found = dict(_names(type(state))).get(name)
-    return cast("Update[Any, ..., Any, object]", found) if isinstance(found, Update) else None
+    return cast("AnyUpdate", found) if isinstance(found, Update) else None
 
 
 def names_of(state: object) -> list[str]:
@@ -265,9 +273,21 @@ def names_of(state: object) -> list[str]:
     return [f"{type(state).__name__}.{name}" for name, _ in _marked(type(state))]
 
 
+def updates_in(kind: type[object]) -> Iterator[tuple[str, AnyUpdate]]:
+    """Yield the updates of a class by all their names, as `update_of` finds them. No code of the class is run."""
+    found: dict[str, object] = {}
+    for above in reversed(kind.__mro__):
+        found.update(vars(above))
+    for name, one in found.items():
+        if isinstance(one, Update):
+            for above in kind.__mro__:
+                if any(name in vars(base) for base in above.__mro__):
+                    yield f"{above.__name__}.{name}", cast("AnyUpdate", one)
+
+
 def _handlers(state: object) -> Mapping[str, Handler]:
     return {
-        name: partial(cast("Update[Any, ..., Any, object]", one).carry_out, state)
+        name: partial(cast("AnyUpdate", one).carry_out, state)
         for name, one in _names(type(state))
         if isinstance(one, Update)
     }

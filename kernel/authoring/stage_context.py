@@ -53,7 +53,7 @@ class StageContext(AttemptContext, Generic[ConfigOut]):
         idempotency_key: The same text for every attempt of this stage or map item. Pass it to services that accept
             idempotency keys.
         deadline: When the attempt times out, or the run's deadline if that is earlier; None if neither is set.
-        headers: The headers of the run. A remote worker has none.
+        headers: The headers of the run.
         scheduled: Which schedule started the run, and for which time; None if none did.
         config: The config set with `configure`, or the defaults of the config class.
     """

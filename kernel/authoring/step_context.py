@@ -21,7 +21,7 @@ class StepContext(AttemptContext):
         idempotency_key: The same text for every attempt of this call, and unique to it. Pass it to services that accept
             idempotency keys.
         deadline: When the attempt times out; None if it has no timeout.
-        headers: The headers of the run. A remote worker has none.
+        headers: The headers of the run.
     """
 
     step: str

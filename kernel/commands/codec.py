@@ -195,7 +195,7 @@ def _as_given(data: dict[str, object]) -> None:
     data.pop("checked", None)
     if (given := data.pop("given", None)) is not None:
         name = next(name for name in ("input", "arguments", "payload") if name in data)
-        data[name] = {"inline": given, "blob": None}
+        data[name] = given
 
 
 def reply_json(reply: object) -> str:

@@ -30,7 +30,7 @@ class WorkflowSchemas:
     version: str
     """Its version."""
     schemas: str = "{}"
-    """JSON text of an object, at most 65,536 characters: `input`, `output` and `signals` as JSON Schema."""
+    """JSON text of an object, at most 65,536 characters: `input`, `output`, `signals`, `updates` as JSON Schema."""
 
 
 @frozen(kw_only=True)

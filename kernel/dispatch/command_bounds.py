@@ -4,6 +4,7 @@ User values are exempt. Large ones go to the blob store, and the size of a batch
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -211,14 +212,16 @@ def _text_checker(path: tuple[str, ...]) -> Checker | None:
 
 def _class_checker(kind: type[attrs.AttrsInstance], path: tuple[str, ...]) -> Checker | None:
     found = ((field.name, _checker(field.type, (*path, field.name))) for field in attrs.fields(kind))
-    parts = tuple((name, checker) for name, checker in found if checker is not None)
+    parts = {name: checker for name, checker in found if checker is not None}
     if not parts:
         return None
+    checkers = tuple(parts.values())
+    get = attrgetter(*parts)
+    values_of: Callable[[object], tuple[Any, ...]] = get if len(parts) > 1 else lambda value: (get(value),)
 
     def check(value: object) -> None:
-        for name, checker in parts:
-            held = getattr(value, name)
-            if held is not None:
+        for held, checker in zip(values_of(value), checkers, strict=True):
+            if held:  # None, and texts and tuples without content, need no check
                 checker(held)
 
     return check

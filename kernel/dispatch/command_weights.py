@@ -37,14 +37,15 @@ from holdfast.ports.records.values import Payload
 def weight_of(command: Command[Any]) -> int:
     """Return roughly how many bytes of values a command carries."""
     if isinstance(command, JobRecord):
-        weight = sum(len(one.data) for one in command.outputs)
+        weight = sum([len(one.data) for one in command.outputs]) if command.outputs else 0
         for record in command.records:
             match record:
                 case EventAppend(event=event, payload=payload, published=published):
-                    weight += 0 if payload is None else _size(payload)
-                    weight += sum(_size(one.payload) for one in published)
-                    if isinstance(event, events.StepCompleted):
-                        weight += len(event.given or "")
+                    weight += 0 if payload is None else len(payload.inline or "")
+                    if published:
+                        weight += sum([_size(one.payload) for one in published])
+                    if isinstance(event, events.StepCompleted) and event.given is not None:
+                        weight += len(event.given)
                 case EventPublish(published=one):
                     weight += _size(one.payload)
                 case StepFail(event=failed):

@@ -124,17 +124,6 @@ Decider: TypeAlias = Callable[
 """Makes a decision: calls a rule with its arguments."""
 
 
-def decide_plainly(
-    rule: Callable[[State, Any, Micros, Ids], Decision[Any]],
-    state: State,
-    command: Command[Any],
-    now: Micros,
-    ids: Ids,
-) -> Decision[Any]:
-    """Call the rule."""
-    return rule(state, command, now, ids)
-
-
 class Executor(Protocol):
     """Runs bodies of stages and steps, provided by a host. Never called inside a transaction."""
 
@@ -160,7 +149,8 @@ class Kernel:
         zones: The time zones. Without them, schedules in other zones than UTC can't fire.
         decide: Makes each decision; for tests and debugging, which record them.
         around: Wraps every dispatch: the interceptors of a host.
-        after: Called after each commit with its changes, in order. Must not raise.
+        before_hints: Called after each commit with its changes, in order, before its hints are sent. Must not raise.
+        after: The same, after its hints were sent.
         blocked: Called with each run that was blocked because a row of it can't be read. Must not raise.
     """
 
@@ -174,8 +164,9 @@ class Kernel:
         plans: Iterable[Plan] = (),
         executor: Executor | None = None,
         zones: ZoneTables | None = None,
-        decide: Decider = decide_plainly,
+        decide: Decider | None = None,
         around: DispatchWrapper | None = None,
+        before_hints: Callable[[Sequence[Change]], None] | None = None,
         after: Callable[[Sequence[Change]], None] | None = None,
         blocked: Callable[[BlockedRun], None] | None = None,
     ) -> None:
@@ -190,6 +181,7 @@ class Kernel:
         self._executor = executor
         self._decide = decide
         self._around = around
+        self._before_hints = before_hints
         self._after = after
         self._blocked = blocked
         self._known_plans = PlanCache()
@@ -331,6 +323,8 @@ class Kernel:
             # Only plans of known workflows: plans with overrides belong to single runs and would fill the memory.
             self._stored_plans |= plans & {plan.fingerprint for plan in self.workflows.values()}
         self._streams.note_commit(batch)
+        if changes and self._before_hints is not None:
+            self._before_hints(changes)
         if hints and self._transport is not None:
             self._transport.announce(hints)
         if changes and self._after is not None:
@@ -428,26 +422,34 @@ class Kernel:
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
     ) -> Answer:
         state.current_run = None
+        rule = RULES[type(command)].decide
+        decide = self._decide
         try:
-            check_key(command)
-            known = stored_reply(state, command)
-            if known is not None:
-                return known
-            decision: Decision[object] = self._decide(
-                RULES[type(command)].decide, state, command, now, self._ids
-            )
+            if command.idempotency_key is not None:
+                check_key(command)
+                known = stored_reply(state, command)
+                if known is not None:
+                    return known
+            decision: Decision[object]
+            if decide is None:
+                decision = rule(state, command, now, self._ids)
+            else:
+                decision = decide(rule, state, command, now, self._ids)
         except UnreadableRowError as error:
             if error.run and error.run not in state.excluded:
                 raise
             return error
         except CommandError as error:
             return error
-        made = (*decision.changes, *audit_entries(command, decision.changes, now, self._ids))
+        made = decision.changes
+        if entries := audit_entries(command, made, now, self._ids):
+            made = (*made, *entries)
         if command.idempotency_key is not None:
             made = (*made, Insert(reply_of(command, decision.reply, now)))
         state.apply(made)
         changes.extend(made)
-        hints.update(dict.fromkeys(decision.hints))
+        for hint in decision.hints:
+            hints[hint] = None
         return decision.reply
 
     def _execute(self, command: JobExecute) -> JobExecuted | CommandError:

@@ -31,7 +31,8 @@ class ReadSet:
 
     def add(self, reads: Reads) -> None:
         """Add the needs of a command, except those that depend on its search."""
-        self.names.update(reads.names)
+        if reads.names:
+            self.names.update(reads.names)
         if reads.whole_names:
             self.whole_names.update(reads.names)
         if reads.drivers:
@@ -41,11 +42,15 @@ class ReadSet:
             self.past.update(reads.names)
         if reads.run_remains:
             self.run_remains.update(reads.names)
-        self.runs.update(reads.runs)
-        self.jobs.update(reads.jobs)
-        self.seen.update(reads.unlocked_jobs)
-        self.leader_leases.update(reads.leader_leases)
-        if reads.search is None and not reads.locks_sessions:
+        if reads.runs:
+            self.runs.update(reads.runs)
+        if reads.jobs:
+            self.jobs.update(reads.jobs)
+        if reads.unlocked_jobs:
+            self.seen.update(reads.unlocked_jobs)
+        if reads.leader_leases:
+            self.leader_leases.update(reads.leader_leases)
+        if reads.sessions and reads.search is None and not reads.locks_sessions:
             self.sessions.update(reads.sessions)
         if reads.whole_runs:
             self.with_jobs.update(reads.runs)

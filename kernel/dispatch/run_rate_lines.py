@@ -113,7 +113,8 @@ def refusing_rates(state: State, needs: Sequence[Reads]) -> Iterator[RateName]:
     """Yield the rates that may refuse starts of the batch. That of a start that is not made is only read too much."""
     for reads in needs:
         for one in reads.new_runs:
-            yield from _of_new(state, one)
+            if (name := _of_new(state, one)) is not None:
+                yield name
     for search, found in state.found.items():
         if isinstance(search, FiringSchedules | NamedSchedules):
             for key in found.schedules:
@@ -128,18 +129,19 @@ def refusing_rates(state: State, needs: Sequence[Reads]) -> Iterator[RateName]:
                         rate=start.rate,
                         attributes=start.attributes,
                     )
-                    yield from _of_new(state, one)
+                    if (name := _of_new(state, one)) is not None:
+                        yield name
 
 
-def _of_new(state: State, new: NewRun) -> Iterator[RateName]:
+def _of_new(state: State, new: NewRun) -> RateName | None:
     rate = new.rate
     if rate is None:
         plan = state.workflows.get((new.workflow, new.version))
         rate = None if plan is None else plan.rate
     if rate is None or rate.over is not OverRate.REFUSE:
-        return
+        return None
     attributes = new.attributes
     if attributes is None and new.parent is not None:
         parent = state.tables.runs.get(new.parent)
         attributes = None if parent is None else parent.attributes
-    yield RateName(new.namespace, rate_key(rate, new.workflow, attributes))
+    return RateName(new.namespace, rate_key(rate, new.workflow, attributes))

@@ -84,6 +84,8 @@ def path_of(levels: Iterable[LevelLimit]) -> str:
 
 def check_levels(key: str | None, within: Sequence[OuterLevel]) -> None:
     """Raise InvalidCommandError for keys and limits of levels that can't be."""
+    if key is None and not within:
+        return
     if len(within) >= LEVELS_MAX:
         raise InvalidCommandError(
             f"concurrency_within has {len(within)} limits; with the innermost one, a start is under at most "

@@ -83,6 +83,8 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
 
 def annotations_at_start(run: Run, command: RunCreate, ids: Ids) -> Iterator[Change]:
     """Yield the changes that store the annotations of a new run."""
+    if not command.annotations:
+        return
     author = command.actor or Actor()
     for one in command.annotations:
         yield Insert(

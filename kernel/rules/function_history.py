@@ -69,6 +69,8 @@ def reads_of_record(command: JobRecord) -> Reads:
     new_runs: list[NewRun] = []
     for record in command.records:
         match record:
+            case EventAppend():  # nearly all
+                pass
             case ChildStart(child=child):
                 new_runs.append(new_run_of(child, command.namespace, key.run))
                 names.append(RunName(command.namespace, child.run_id))
@@ -85,7 +87,7 @@ def reads_of_record(command: JobRecord) -> Reads:
         drivers=notifies,
         jobs=tuple(jobs),
         history_after=((key.run, command.seen),),
-        annotation_keys=annotation_keys(command),
+        annotation_keys=annotation_keys(command) if command.outputs else (),
         new_runs=tuple(new_runs),
     )
 
@@ -102,7 +104,8 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     if job.kind is not JobKind.WORKFLOW:
         raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
     run = with_received(before, command.received)
-    run = evolve(run, reported_row=max(run.reported_row, command.reported))
+    if command.reported > run.reported_row:
+        run = evolve(run, reported_row=command.reported)
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > command.seen)
     draft = RunDraft(run, now)
     known = {events.event_of(row).identity for row in unseen}
@@ -146,12 +149,14 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         rows=(*unseen, *draft.rows),
         run_status=run.status,
         failure=failure,
-        follow_up=merge(*follow_ups, draft.follow_up),
+        follow_up=merge(*follow_ups, draft.follow_up) if follow_ups else draft.follow_up,
     )
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     changes = (*changes, *read_changes(before, command.received))
-    changes = (*changes, *output_changes(job, command.epoch, command.outputs, ids, known_annotations(state)))
+    if command.outputs:
+        known_ones = known_annotations(state)
+        changes = (*changes, *output_changes(job, command.epoch, command.outputs, ids, known_ones))
     if any(row.type in events.UPDATE_ANSWERS for row in draft.rows):
         draft.hints.append(HistoryGrew(run=run.key))  # wakes the caller of the update
     if draft.rows and (job.lost_attempts > lost_attempts or job.attempts > 1):
@@ -178,9 +183,10 @@ def _carry_out(
     """Append what a driver records; return the changes of other runs, if there are any."""
     match record:
         case EventAppend(published=published, artifacts=artifacts):
-            check_published(published)
-            for one in published:
-                draft.append_user_event(job, one, call=record.event.identity[1])
+            if published:
+                check_published(published)
+                for one in published:
+                    draft.append_user_event(job, one, call=record.event.identity[1])
             draft.append_of(job, record.event, payload=record.payload)
             if artifacts:
                 return Decision(

@@ -38,14 +38,11 @@ def new_run(
     now: Micros,
     ids: Ids,
     *,
-    progress: str = "{}",
-    rows: int = 0,
-    jobs: int = 0,
     parent: Parent | None = None,
     close_policy: ClosePolicy = ClosePolicy.CANCEL,
     turn: Turn | None = None,
 ) -> Run:
-    """Return a new run, or the next generation of `known`, with its progress and the numbers of its rows and jobs."""
+    """Return a new run, or the next generation of `known`."""
     key = ids.new()
     start_at = command.start_at if command.start_at is not None and command.start_at > now else None
     rate = rate_of(command)
@@ -53,7 +50,7 @@ def new_run(
     is_bounded = command.concurrency_key is not None and command.concurrency_full is not WhenFull.WAIT
     given = given_concurrency(command)
     levels = () if given is None else nested_levels(given, plan.workflow, command.attributes)
-    priority = next((one for one in (command.priority, plan.priority) if one is not None), 0)
+    priority = (plan.priority or 0) if command.priority is None else command.priority
     deadline = plan.deadline_us if command.deadline is None else command.deadline
     return Run(
         key=key,
@@ -69,10 +66,6 @@ def new_run(
         queue_position=rank_of((start_at or now) if turn is None else turn.since, priority),
         created_at=now,
         updated_at=now,
-        last_row=rows,
-        last_job=jobs,
-        open_jobs=jobs,
-        progress=progress,
         attributes=command.attributes,
         headers=command.headers,
         start_at=start_at,

@@ -126,11 +126,13 @@ def decide_put(state: State, command: SchedulePut, now: Micros, ids: Ids) -> Dec
     if known is None:
         row = with_change(made, "created", now, command.actor)
         return Decision(_stored(row, created=True, changed=True), (Insert(row),))
-    row = _updated(known, made, command, now)
+    row = _updated(state, known, made, command, now)
     return Decision(_stored(row, changed=True), (Update(row),))
 
 
-def _updated(known: ScheduleRow, made: ScheduleRow, command: SchedulePut, now: Micros) -> ScheduleRow:
+def _updated(
+    state: State, known: ScheduleRow, made: ScheduleRow, command: SchedulePut, now: Micros
+) -> ScheduleRow:
     """Return a stored schedule with what a command changes. What was counted, and a pause, stay."""
     row = evolve(
         known,
@@ -143,7 +145,10 @@ def _updated(known: ScheduleRow, made: ScheduleRow, command: SchedulePut, now: M
         updated_at=max(now, known.updated_at),
     )
     was_over = known.next_at is None and known.paused is None
-    if known.timing != made.timing or was_over:
+    if known.timing == made.timing and was_over:
+        # The local times that it handled by other time zone data stay handled.
+        row = planned(state, evolve(row, handled_until=made.handled_until))
+    elif known.timing != made.timing:
         row = evolve(
             row,
             zones=made.zones,

@@ -5,6 +5,7 @@ start (docs/decisions/0039).
 """
 
 from functools import lru_cache
+from typing import Final
 
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, stage_of
@@ -13,27 +14,27 @@ from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.ports.changes import Insert, inserted
 from holdfast.ports.records.job import Job, rank_of
 from holdfast.ports.records.run import Run, RunStatus
-from holdfast.ports.structs import frozen
+from holdfast.ports.structs import changer, evolve, frozen
+
+_changed_job: Final = changer(Job, "run", "namespace", "queue", "priority", "queue_position")
 
 
 @frozen(kw_only=True)
 class StartTemplate:
     """Template of a new run of a plan."""
 
-    progress: str
-    """`Run.progress` after the start."""
+    run: Run
+    """A run after the start, without key, name, times and what its start may choose."""
     created: events.RunCreated
     """The first event of a run without a deadline and a parent."""
     data: str | None
     """The data of its row: as JSON text, made once."""
-    rows: int
-    """How many history rows the start appends."""
     jobs: tuple[tuple[Job, int | None], ...]
     """First jobs, of a dummy run without key, queue and priority, each with the priority of its stage."""
 
     def jobs_of(self, run: Run) -> tuple[Job, ...]:
         """Return the first jobs of a run of this plan."""
-        return tuple(_of(run, job, priority) for job, priority in self.jobs)
+        return tuple([_of(run, job, priority) for job, priority in self.jobs])
 
 
 @lru_cache(maxsize=256)
@@ -67,30 +68,22 @@ def start_template_of(plan: Plan) -> StartTemplate | None:
         return None
     with_priorities = ((job, stage_of(plan.node(job.node)).priority) for job in jobs)
     template = StartTemplate(
-        progress=created.record.progress,
+        run=evolve(created.record, plan=plan.fingerprint),
         created=opening,
         data=opening.data,
-        rows=created.record.last_row,
         jobs=tuple(with_priorities),
     )
     return template if template.jobs_of(run) == tuple(jobs) else None
 
 
 def _of(run: Run, job: Job, priority: int | None) -> Job:
-    return Job(
+    return _changed_job(
+        job,
         run=run.key,
-        number=job.number,
         namespace=run.namespace,
         queue=job.queue or run.queue,
-        definition=job.definition,
-        kind=job.kind,
-        node=job.node,
         priority=run.priority if priority is None else priority,
         queue_position=run.queue_position
         if priority is None
         else rank_of(run.queue_position, priority - run.priority),
-        max_attempts=job.max_attempts,
-        input=job.input,
-        timeout_total=job.timeout_total,
-        heartbeat_timeout=job.heartbeat_timeout,
     )

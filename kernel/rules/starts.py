@@ -18,7 +18,7 @@ from holdfast.kernel.limits.levels import check_levels, check_limit_number
 from holdfast.kernel.limits.run_rates import with_rate
 from holdfast.kernel.limits.start_bounds import check_bound, given_concurrency, with_concurrency
 from holdfast.kernel.pipelines.headers import check_headers
-from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.fair_starts import check_weight, turn_of_start, weight_of_pending
 from holdfast.kernel.rules.follow_ups import follow_up_after
@@ -48,15 +48,21 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, UnknownWorkflowError
 from holdfast.ports.mailboxes import EMPTY, mailbox_from
 from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import rank_of
 from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
-from holdfast.ports.structs import evolve
+from holdfast.ports.structs import changer, evolve
 from holdfast.ports.transport import Hint
 
 _TIME_MAX: Final[Micros] = 100 * 366 * 86_400_000_000
 
 
 _INSTANT_MAX: Final[Micros] = 253_370_764_800_000_000
+_changed_run: Final = changer(
+    Run,
+    *("key", "namespace", "id", "queue", "priority", "queue_position", "created_at", "updated_at"),
+    *("attributes", "headers", "deadline", "parent", "parent_run", "close_policy", "scheduled"),
+)
 
 
 def reads_of_create(command: RunCreate) -> Reads:
@@ -100,7 +106,10 @@ def decide_create(
     if known is None and (begun := _create_from_template(command, plan, now, ids, turn=turn)) is not None:
         check_quota(state, command)
         run, made, begun_hints = begun
-        made = (*store_plan(state, plan), *made, *annotations_at_start(run, command, ids))
+        if stored := store_plan(state, plan):
+            made = (*stored, *made)
+        if command.annotations:
+            made = (*made, *annotations_at_start(run, command, ids))
         return Decision(RunCreated(**_names(run), status=run.status, created=True), made, begun_hints)
     if known is not None and _returns_existing(command, known):
         return _return_existing(state, command, plan, known, now)
@@ -217,18 +226,26 @@ def _create_from_template(
     opening = start_template_of(plan)
     if opening is None:
         return None
-    run = new_run(
-        command,
-        plan,
-        None,
-        now,
-        ids,
-        parent=parent,
+    key = ids.new()
+    priority = (plan.priority or 0) if command.priority is None else command.priority
+    deadline = plan.deadline_us if command.deadline is None else command.deadline
+    run = _changed_run(
+        opening.run,
+        key=key,
+        namespace=command.namespace,
+        id=key if command.id is None else command.id,
+        queue=command.queue or plan.queue or DEFAULT_QUEUE,
+        priority=priority,
+        queue_position=rank_of(now if turn is None else turn.since, priority),
+        created_at=now,
+        updated_at=now,
+        attributes=command.attributes,
+        headers=command.headers,
+        deadline=None if deadline is None else now + deadline,
+        parent=None if parent is None else parent.job,
+        parent_run=None if parent is None else parent.run_id,
         close_policy=close_policy,
-        progress=opening.progress,
-        rows=opening.rows,
-        jobs=len(opening.jobs),
-        turn=turn,
+        scheduled=command.scheduled,
     )
     data = opening.data
     if parent is not None or run.deadline is not None or command.scheduled is not None:
@@ -237,8 +254,10 @@ def _create_from_template(
         run=run.key, number=INPUT_ROW, type=opening.created.type, at=now, payload=command.input, data=data
     )
     jobs = opening.jobs_of(run)
-    changes: tuple[Change, ...] = (Insert(run), Insert(row), *(Insert(job) for job in jobs))
-    return run, with_turn(changes, run.key, turn), tuple(map(hint_of, jobs))
+    changes: tuple[Change, ...] = (Insert(run), Insert(row), *map(Insert, jobs))
+    if turn is not None:
+        changes = with_turn(changes, key, turn)
+    return run, changes, tuple(map(hint_of, jobs))
 
 
 def check_start(command: RunCreate) -> None:
@@ -252,8 +271,10 @@ def check_start(command: RunCreate) -> None:
         raise InvalidCommandError(
             f"deadline is {command.deadline}; it must be a number of microseconds, more than 0, at most a century"
         )
-    scheduled_start(command.scheduled)
-    check_headers(command.headers)
+    if command.scheduled is not None:
+        scheduled_start(command.scheduled)
+    if command.headers is not None:
+        check_headers(command.headers)
     if len(command.signals) > SIGNALS_MAX:
         raise InvalidCommandError(
             f"a run is started with at most {SIGNALS_MAX} signals, not {len(command.signals)}; send it more later"

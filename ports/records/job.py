@@ -88,7 +88,12 @@ class JobKey(NamedTuple):
     @property
     def text(self) -> str:
         """The job id in messages and commands: `<run key>.<number>`."""
-        return f"{self.run}.{self.number}"
+        return job_id(self.run, self.number)
+
+
+def job_id(run: str, number: int) -> str:
+    """Return the id of a job, by the key of its run and its number."""
+    return f"{run}.{number}"
 
 
 @lru_cache(maxsize=4_096)

@@ -12,6 +12,7 @@ except ModuleNotFoundError as error:
         'the HTTP server needs starlette: pip install "holdfast[server]"', name=error.name
     ) from None
 from holdfast.hosts.http.authentication.browser_sessions import BrowserSessionSettings
+from holdfast.hosts.http.authentication.single_sign_on import SingleSignOn
 from holdfast.hosts.http.authentication.tokens import Grant, Tokens
 from holdfast.hosts.http.principals import ALL_NAMESPACES, Principal, Scope
 
@@ -23,6 +24,7 @@ __all__ = [
     "HttpServer",
     "Principal",
     "Scope",
+    "SingleSignOn",
     "Tokens",
     "asgi_app",
 ]

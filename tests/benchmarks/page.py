@@ -12,8 +12,8 @@ from typing import Final
 from tests.benchmarks.growth import Growth, load_growth
 from tests.benchmarks.peers.environments import FLOOR, HOLDFAST
 from tests.benchmarks.peers.results import Data, load
-from tests.benchmarks.peers.rows import ALL
-from tests.benchmarks.peers.table import comparison, costs, line, ratio, short
+from tests.benchmarks.peers.rows import ALL, QUEUES
+from tests.benchmarks.peers.table import cell, comparison, costs, line, ratio, short
 from tests.benchmarks.plots import Bars, Plot, below_each_other
 from tests.benchmarks.soak_samples import Soaked, load_soak
 
@@ -21,6 +21,17 @@ RESULTS: Final = Path(__file__).parent / "results"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "performance.md"
 PLOTS: Final = PAGE.parent / "plots"
 
+_SUMMARY: Final = {
+    "latency": "one run of one step, from its start to its result, ms, p50 / p99",
+    "submit, 16 at once": "runs that 16 threads start one by one, a second",
+    "submit, batches of 100": "runs that are started in batches of 100, a second",
+    "drain": "runs of one step that one worker ends, a second",
+    "steps, 200 runs at once": "steps that one worker does in 200 runs, a second",
+    "500 children": "one run that starts 500 others and waits for them, s",
+    "replay": "a run of 3,000 steps, taken over by another worker, s",
+    "SQLite: drain": "on SQLite, runs of one step that one worker ends, a second",
+}
+"""What a user waits for, by the row that measures it."""
 _RATES: Final = ("submit, 16 at once", "drain", "steps, 50 runs at once", "steps, 200 runs at once")
 
 
@@ -29,6 +40,7 @@ def made(page: str, peers: Data, soaked: Soaked, growth: Growth) -> Mapping[Path
     results = peers.results
     parts = {
         "machine": "\n".join(f"- {one}" for one in (*peers.about.lines(), *_beside(peers.about.beside))),
+        "summary": _summary(peers),
         "peers": comparison(results),
         "behind": _behind(peers),
         "rows": "\n".join(f"- **{row.name}**: {row.about}." for row in peers.rows),
@@ -75,6 +87,23 @@ def _with(page: str, name: str, text: str) -> str:
 
 def _beside(text: str) -> Sequence[str]:
     return (f"beside it: {text}",) if text else ()
+
+
+def _summary(peers: Data) -> str:
+    """Return the rows of `_SUMMARY` that were measured, each beside the best other durable engine."""
+    known = {(one.row.name, one.who): one for one in peers.results}
+    engines = [one for one in ALL if one not in {HOLDFAST, FLOOR, *QUEUES}]
+    lines = [
+        line("", "Holdfast", "best other durable engine", "times as good"),
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for row in (row for name in _SUMMARY for row in peers.rows if row.name == name):
+        factor, _, best = ratio(row, known, engines).partition(" x ")
+        if best:
+            figures = (cell(known.get((row.name, who))) for who in (HOLDFAST, best))
+            own, other = figures
+            lines.append(line(_SUMMARY[row.name], own, f"{other} ({best})", factor))
+    return "\n".join(lines)
 
 
 def _behind(peers: Data) -> str:

@@ -5,9 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Final, Literal
 
-from holdfast.hosts.http.pages.table import PAGE_OPERATIONS
 from tests.browser.chromium import found_chromium, opened_browser
-from tests.browser.shop import paths_of, served_shop, shop
+from tests.browser.shop import PAGES, paths_of, served_shop, shop
 
 FOLDER: Final = Path(".cache/screenshots")
 WIDTHS: Final = (1280, 360)
@@ -21,7 +20,7 @@ def main() -> int:
         print("there is no Chromium: install it, or set HOLDFAST_TEST_CHROMIUM", file=sys.stderr)
         return 1
     FOLDER.mkdir(parents=True, exist_ok=True)
-    paths = [path for one in PAGE_OPERATIONS if one.is_page for path in paths_of(one)]
+    paths = [path for one in PAGES for path in paths_of(one)]
     with (
         tempfile.TemporaryDirectory() as folder,
         shop(f"sqlite:///{folder}/shop.db") as engine,

@@ -10,6 +10,7 @@ from docs.examples.live_demo.shop import SCHEDULES, WORKFLOWS, invoice
 
 from holdfast import Engine, Topic, Trigger, Worker
 from holdfast.hosts.http.operations import Operation
+from holdfast.hosts.http.pages.table import PAGE_OPERATIONS
 from holdfast.http import asgi_app
 from tests.integration.http.live import served
 
@@ -28,6 +29,12 @@ NAMES: Final = {
 """The names of what is there, by the segment of a path before them."""
 OF_RUN: Final = {"stages": "pack", "steps": "0", "items": "pack", "signals": "approval"}
 """The names of parts of `order-1`."""
+PAGES: Final = [
+    one
+    for one in PAGE_OPERATIONS
+    if one.is_page and one.name not in ("page.sign_in_provider", "page.sign_in_return")
+]
+"""The pages of a server without single sign-on: two addresses lead to the provider and back."""
 QUERIES: Final = {
     "page.bulk": ("?action=cancel&workflow=order",),
     "page.runs": ("", "?status=failed&limit=2", "?workflow=none"),
@@ -36,7 +43,17 @@ QUERIES: Final = {
         "",
         *(
             f"?tab={tab}"
-            for tab in ("timeline", "graph", "steps", "history", "logs", "values", "children", "raw")
+            for tab in (
+                "timeline",
+                "graph",
+                "steps",
+                "history",
+                "logs",
+                "values",
+                "messages",
+                "children",
+                "raw",
+            )
         ),
     ),
 }

@@ -12,14 +12,12 @@ from playwright.sync_api import Browser, Page
 from holdfast import Engine, GiveUp, Worker, step, workflow
 from holdfast.errors import HoldfastError
 from holdfast.hosts.http.operations import Operation
-from holdfast.hosts.http.pages.table import PAGE_OPERATIONS
 from tests.browser.hostile_texts import BIDIRECTIONAL, HOSTILE
-from tests.browser.shop import served_shop, wait_until
+from tests.browser.shop import PAGES, served_shop, wait_until
 from tests.browser.tabs import noting_tab, opened_tab
 
 pytestmark = pytest.mark.slow
 
-PAGES: Final = [one for one in PAGE_OPERATIONS if one.is_page]
 FOUND: Final = """() => {
   const all = [...document.querySelectorAll('*')];
   const isForeign = (one) => ['IMG', 'IFRAME', 'OBJECT', 'EMBED', 'BASE', 'STYLE', 'VIDEO', 'MATH', 'TEMPLATE']

@@ -11,15 +11,13 @@ from playwright.sync_api import Browser, Response
 from holdfast import Engine
 from holdfast.hosts.http.operations import Operation
 from holdfast.hosts.http.pages.overview import STRIP_MAX
-from holdfast.hosts.http.pages.table import PAGE_OPERATIONS
-from tests.browser.shop import paths_of
+from tests.browser.shop import PAGES, paths_of
 from tests.browser.tabs import opened_tab
 from tests.sizes import only_full
 
 pytestmark = pytest.mark.slow
 
 AXE: Final[Any] = import_module("axe_playwright_python.sync_playwright")  # it has no types
-PAGES: Final = [one for one in PAGE_OPERATIONS if one.is_page]
 FIRST: Final = "/ui/namespaces/default"
 ASSET_MAX: Final = 16_000
 FIRST_MAX: Final = 60_000

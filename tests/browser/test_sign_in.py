@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from docs.examples.live_demo.shop import WORKFLOWS, refund
@@ -10,8 +10,11 @@ from playwright.sync_api import Browser, expect
 
 from holdfast import Engine
 from holdfast.client import Scope
-from tests.browser.shop import served_shop
+from holdfast.http import Grant, HttpServer, SingleSignOn, Tokens, asgi_app
+from tests.browser.shop import mounted, served_shop
 from tests.browser.tabs import noting_tab, opened_tab
+from tests.integration.http.live import served
+from tests.integration.http_auth.provider import CLIENT, SECRET, provider_at_work
 
 pytestmark = pytest.mark.slow
 
@@ -90,3 +93,37 @@ def test_a_form_of_another_site_is_refused(browser: Browser, locked: Engine, key
             tab.get_by_role("button", name="Sign in").click()
         assert navigation.value.status == 403
         expect(tab.locator(".note")).to_have_text("403 · foreign_origin")
+
+
+@pytest.mark.parametrize("mount", ["", "/a/b"])
+def test_a_person_signs_in_with_a_provider(browser: Browser, locked: Engine, mount: str) -> None:
+    apps: list[HttpServer] = []
+
+    async def server_of_its_address(scope: Any, receive: Any, send: Any) -> None:
+        if not apps:  # the redirect URL has the port of the server
+            settings = SingleSignOn(
+                client_id=CLIENT,
+                client_secret=SECRET,
+                public_url=f"http://localhost:{scope['server'][1]}{mount}",
+                name="Example",
+            )
+            apps.append(asgi_app(locked, tokens=tokens, single_sign_on=settings))
+        await apps[0](scope, receive, send)
+
+    with provider_at_work() as provider:
+        grants = [Grant.of("groups:shop=read@*")]
+        tokens = Tokens(issuer=provider.url, audience="api", grants=grants, subject="email")
+        with served(mounted(server_of_its_address, mount)) as address, noting_tab(browser) as (tab, _):
+            here = f"{address.replace('127.0.0.1', 'localhost')}{mount}"
+            tab.goto(f"{here}{OVERVIEW}")
+            tab.get_by_role("link", name="Sign in with Example").click()
+            assert tab.url.startswith(f"{provider.url}/authorize")
+            tab.get_by_role("link", name="Allow").click()
+            tab.wait_for_url(f"{here}{OVERVIEW}")
+            expect(tab.locator(".person")).to_have_text("ann@example.com")
+            tab.get_by_role("button", name="Sign out").click()
+            tab.wait_for_url(f"{here}/ui/sign-in")
+            provider.refusal = {"error": "access_denied", "error_description": "not today"}
+            tab.get_by_role("link", name="Sign in with Example").click()
+            tab.get_by_role("link", name="Allow").click()
+            expect(tab.get_by_role("alert")).to_contain_text("not today")

@@ -140,7 +140,7 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driver.py",
-                "if self._body.attempt.attempt > 1 and not drive.is_over:",
+                "if self._attempt.attempt > 1 and not drive.is_over:",
                 "if False:",
             ),
         ),

@@ -41,21 +41,23 @@ class Watchdog:
 
     def enter(self, connection: HasSocket, until: float = math.inf) -> None:
         """Start to watch a connection that waits for an answer, at most until `until` by the monotonic clock."""
+        self._waiting[id(connection)] = (min(time.monotonic() + self._seconds, until), connection)
+        if self._thread is None:
+            self._start()
+        if not self._anyone.is_set():  # after the entry was made: see `_watch`
+            self._anyone.set()
+
+    def leave(self, connection: HasSocket) -> None:
+        """Stop watching a connection."""
+        self._waiting.pop(id(connection), None)
+
+    def _start(self) -> None:
         with self._lock:
-            self._waiting[id(connection)] = (min(time.monotonic() + self._seconds, until), connection)
             if self._thread is None:
                 self._anyone, self._stopped = threading.Event(), threading.Event()
                 watch = partial(self._watch, self._anyone, self._stopped)
                 self._thread = threading.Thread(target=watch, name="holdfast-watchdog", daemon=True)
                 self._thread.start()
-            anyone = self._anyone
-        if not anyone.is_set():
-            anyone.set()
-
-    def leave(self, connection: HasSocket) -> None:
-        """Stop watching a connection."""
-        with self._lock:
-            self._waiting.pop(id(connection), None)
 
     def close(self) -> None:
         """Stop the thread, until the next `enter`."""
@@ -71,13 +73,15 @@ class Watchdog:
             anyone.wait()
             if stopped.is_set():
                 return
-            with self._lock:
-                now = time.monotonic()
-                overdue = [connection for until, connection in self._waiting.values() if until < now]
-                if not self._waiting and not stopped.is_set():
-                    anyone.clear()
-            for connection in overdue:
-                hang_up(connection)
+            now = time.monotonic()
+            # A copy, as other threads enter and leave without a lock: two locks for each statement cost more than this.
+            for until, connection in list(self._waiting.values()):
+                if until < now:
+                    hang_up(connection)
+            if not self._waiting:
+                anyone.clear()
+                if self._waiting or stopped.is_set():  # entered, or closed, before `clear`
+                    anyone.set()
             stopped.wait(min(self._seconds / 4, 0.25))
 
 

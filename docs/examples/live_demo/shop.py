@@ -3,6 +3,7 @@
 import os
 import time
 from datetime import timedelta
+from decimal import Decimal
 
 import attrs
 
@@ -153,8 +154,11 @@ async def export(month: str) -> int:
     return rows
 
 
-@step
+@step(queue="mail")
 def mail(text: str) -> str:
+    step_context().ai.record(
+        topic="letter.subject", model="small-1", input_tokens=1_200, output_tokens=40, cost=Decimal("0.0014")
+    )
     return f"mailed {text}"
 
 

@@ -11,9 +11,16 @@ from holdfast.hosts.http.authentication.browser_sessions import BrowserSessions,
 from holdfast.hosts.http.authentication.failure_limit import FailureLimit
 from holdfast.hosts.http.authentication.keys import Keys
 from holdfast.hosts.http.authentication.loopback import LoopbackAccess
+from holdfast.hosts.http.authentication.single_sign_on import (
+    SIGN_IN_FAILED,
+    CodeFlow,
+    ProviderAnswer,
+    SingleSignOn,
+)
 from holdfast.hosts.http.authentication.tokens import Tokens
 from holdfast.hosts.http.authentication.verified_credentials import VerifiedCredential
 from holdfast.hosts.http.principals import Principal
+from holdfast.hosts.http.problems import HttpError
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.errors import TooManyFailuresError
 
@@ -34,6 +41,7 @@ class Authenticator:
     Args:
         core: The engine's core, whose store has the keys.
         tokens: Checks JSON Web Tokens; None: they are refused.
+        single_sign_on: How people sign in with the provider of the tokens; None: with keys and tokens only.
         browser_sessions: How long browser sessions last.
         loopback: Access from this machine while the store has no key and no tokens are accepted; None: never.
         monotonic: Returns seconds.
@@ -45,21 +53,29 @@ class Authenticator:
         core: Core,
         *,
         tokens: Tokens | None = None,
+        single_sign_on: SingleSignOn | None = None,
         browser_sessions: BrowserSessionSettings | None = None,
         loopback: LoopbackAccess | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         start: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         self._keys = Keys(core, monotonic=monotonic, start=start)
+        settings = browser_sessions or BrowserSessionSettings()
         self.sessions = BrowserSessions(
             core,
             self._keys,
-            browser_sessions or BrowserSessionSettings(),
+            settings,
             accepts_tokens=tokens is not None,
             monotonic=monotonic,
             start=start,
         )
         """The browser sessions."""
+        self.sign_on = (
+            None
+            if single_sign_on is None or tokens is None
+            else CodeFlow(single_sign_on, tokens, secure=settings.secure, monotonic=monotonic)
+        )
+        """Single sign-on; None without it."""
         self._tokens = tokens
         self._loopback = loopback
         self._limit = FailureLimit(monotonic)
@@ -97,6 +113,27 @@ class Authenticator:
             raise TooManyFailuresError(wait)
         self._limit.note_failure(address)
         return None
+
+    async def signed_in(self, request: Request, answer: ProviderAnswer) -> VerifiedCredential:
+        """Return the ID token of a person that the provider has sent back.
+
+        Raises:
+            HttpError: There is no single sign-on, this one has failed, or the provider does not answer.
+            TooManyFailuresError: It has failed, and so did those before it: the answer is 429.
+            UnavailableError: The keys of the provider can't be read: the answer is 503.
+        """
+        if self.sign_on is None:
+            raise HttpError("not_found", "this server has no single sign-on")
+        address = "" if request.client is None else request.client.host
+        wait = self._limit.wait(address)
+        try:
+            return await self.sign_on.verified(request, answer)
+        except HttpError as error:
+            if error.code == SIGN_IN_FAILED:
+                if wait > 0:
+                    raise TooManyFailuresError(wait) from None
+                self._limit.note_failure(address)
+            raise
 
     async def has_credentials(self) -> bool:
         """Return whether the server has any credentials: without any it must not listen beyond this machine."""

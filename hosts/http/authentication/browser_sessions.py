@@ -12,7 +12,7 @@ import attrs
 from holdfast.hosts.client.api_keys import new_key
 from holdfast.hosts.client.client import Client
 from holdfast.hosts.http.authentication.cached_rows import CachedRows
-from holdfast.hosts.http.authentication.cookies import SessionCookies
+from holdfast.hosts.http.authentication.cookies import OriginCookie
 from holdfast.hosts.http.authentication.keys import Keys
 from holdfast.hosts.http.authentication.verified_credentials import VerifiedCredential
 from holdfast.hosts.http.principals import CurrentSession, Principal
@@ -83,14 +83,14 @@ class BrowserSessions:
         self._keys = keys
         self._settings = settings
         self._accepts_tokens = accepts_tokens
-        self._cookies = SessionCookies(secure=settings.secure)
+        self._cookie = OriginCookie(secure=settings.secure)
         self._rows: CachedRows[BrowserSession] = CachedRows(
             "browser session", read=self._read, touch=self._touch, monotonic=monotonic, start=start
         )
 
     async def principal(self, request: "Request") -> Principal | None:
         """Return the principal of a request's cookie; None if it has none, or its session or credential has ended."""
-        found = _COOKIE.fullmatch(self._cookies.read(request) or "")
+        found = _COOKIE.fullmatch(self._cookie.read(request) or "")
         if found is None:
             return None
         row = await self._rows.find(found["id"])
@@ -153,9 +153,7 @@ class BrowserSessions:
             self._rows.forget(former)
         row = self._read(made.id)
         assert row is not None, "it was stored just now"
-        cookie = self._cookies.set_header(
-            request, f"{made.id}_{made.secret}", (expires_at - now) // 1_000_000
-        )
+        cookie = self._cookie.set_header(request, f"{made.id}_{made.secret}", (expires_at - now) // 1_000_000)
         return CurrentSession(id=made.id, secret=made.secret, row=row), cookie
 
     def close(
@@ -171,11 +169,11 @@ class BrowserSessions:
             )
             number = client.dispatch(command).deleted
             self._rows.forget_all() if only is None else self._rows.forget(only)
-        return number, self._cookies.set_header(request, "", 0)
+        return number, self._cookie.set_header(request, "", 0)
 
     def _current_of(self, request: "Request") -> str | None:
         """Return the id of the session that a request's cookie proves to have; None if it has none."""
-        found = _COOKIE.fullmatch(self._cookies.read(request) or "")
+        found = _COOKIE.fullmatch(self._cookie.read(request) or "")
         row = None if found is None else self._read(found["id"])
         if found is None or row is None or not _is_secret_of(row, found["secret"]):
             return None

@@ -1,7 +1,7 @@
-"""The cookie of a browser session: its name, where it is sent, and who can read it.
+"""Cookies of the server, such as that of a browser session: names, where they are sent, and who can read them.
 
-It is bound to the origin as far as browsers allow: with TLS at the root of a host by the prefix `__Host-`, below a
-path by `__Secure-` and a name of that path. Cookies do not tell ports apart, so without TLS the port is in the name.
+A cookie is bound to the origin as far as browsers allow: with TLS at the root of a host by the prefix `__Host-`, below
+a path by `__Secure-` and a name of that path. Cookies do not tell ports apart, so without TLS the port is in the name.
 """
 
 import hashlib
@@ -20,18 +20,19 @@ HOST_NAME: Final = f"__Host-{NAME}"
 """The name with TLS at the root of a host."""
 
 
-class SessionCookies:
-    """Reads and writes the cookie. Not `secure`: it may also be sent without TLS, and then by any host."""
+class OriginCookie:
+    """Reads and writes a cookie. Not `secure`: it may also be sent without TLS, and then by any host."""
 
-    def __init__(self, *, secure: bool) -> None:
+    def __init__(self, name: str = NAME, *, secure: bool) -> None:
+        self._name = name
         self._secure = secure
 
     def read(self, request: "Request") -> str | None:
         """Return the cookie of a request; None without one, or with two: another site may have set one of them."""
         sent = _cookies_of(request)
-        names = [_secure_name(request)]
+        names = [_secure_name(self._name, request)]
         if self._may_be_plain(request):
-            names.append(_plain_name(request))
+            names.append(_plain_name(self._name, request))
         for name in names:
             values = [value for found, value in sent if found == name]
             if values:
@@ -41,7 +42,7 @@ class SessionCookies:
     def set_header(self, request: "Request", value: str, seconds: int) -> str:
         """Return the `Set-Cookie` for a value that is kept for some seconds; 0: the browser deletes the cookie."""
         is_plain = self._may_be_plain(request) and _is_sent_plain(request)
-        name = _plain_name(request) if is_plain else _secure_name(request)
+        name = _plain_name(self._name, request) if is_plain else _secure_name(self._name, request)
         path = quote(_root(request), safe="/~!$&'()*+,=:@") or "/"
         # Lax, not Strict: a link from a chat or a mail would ask for a sign-in. Whatever changes something needs the
         # token of the session.
@@ -64,18 +65,18 @@ def _is_sent_plain(request: "Request") -> bool:
     return not any(name in request.headers for name in FORWARDED)
 
 
-def _secure_name(request: "Request") -> str:
+def _secure_name(name: str, request: "Request") -> str:
     root = _root(request)
-    return f"__Secure-{NAME}-{_digest(root)}" if root else HOST_NAME
+    return f"__Secure-{name}-{_digest(root)}" if root else f"__Host-{name}"
 
 
-def _plain_name(request: "Request") -> str:
+def _plain_name(name: str, request: "Request") -> str:
     root = _root(request)
     try:
         port = urlsplit(f"http://{request.headers.get('host', '')}").port or 80
     except ValueError:
         port = 80
-    return f"{NAME}-{port}-{_digest(root)}" if root else f"{NAME}-{port}"
+    return f"{name}-{port}-{_digest(root)}" if root else f"{name}-{port}"
 
 
 def _digest(root: str) -> str:

@@ -2,26 +2,19 @@
 
 import logging
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
-from http.client import HTTPException
 from typing import Any, Final, TypeAlias, cast
-from urllib.parse import urlsplit
 
 import anyio
 
 from holdfast.hosts.execution.threads import in_thread
-from holdfast.hosts.http.authentication.loopback import is_loopback
-from holdfast.ports.errors import InvalidUrlError, UnavailableError
-from holdfast.ports.json import parse
+from holdfast.hosts.http.authentication.documents import checked_url, object_in
+from holdfast.hosts.http.authentication.issuer import FETCH_ERRORS, Fetch, Issuer, url_in
+from holdfast.ports.errors import UnavailableError
 
 Jwk: TypeAlias = dict[str, Any]
 """A JSON Web Key."""
 
-DOCUMENT_MAX: Final = 262_144
-"""The most bytes of a document."""
-TIMEOUT: Final = 3.0
-"""Seconds for which a server may be silent, and for the whole document thrice that."""
 FRESH_SECONDS: Final = 3_600.0
 """How long keys are used before they are read again."""
 UNKNOWN_SECONDS: Final = 60.0
@@ -50,12 +43,11 @@ class KeySet:
         issuer: str,
         url: str | None = None,
         *,
-        fetch: Callable[[str], bytes] | None = None,
+        fetch: Fetch | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._issuer = _checked(issuer)
-        self._url = None if url is None else _checked(url)
-        self._fetch = fetch or fetch_document
+        self._issuer = Issuer(issuer) if fetch is None else Issuer(issuer, fetch)
+        self._url = None if url is None else checked_url(url)
         self._monotonic = monotonic
         self._keys: tuple[Jwk, ...] = ()
         self._read_at: float | None = None
@@ -74,7 +66,7 @@ class KeySet:
             found = self._named(kid)
         if self._read_at is None:
             raise UnavailableError(
-                f"the keys of the issuer {self._issuer} can't be read; tokens can't be checked"
+                f"the keys of the issuer {self._issuer.url} can't be read; tokens can't be checked"
             )
         return found
 
@@ -94,70 +86,19 @@ class KeySet:
     def _read(self) -> None:
         """Read the keys. If that fails, those that are known stay."""
         try:
-            self._keys = _keys_in(self._fetch(self._keys_url()))
+            self._keys = _keys_in(self._issuer.fetch(self._keys_url()))
             self._read_at = self._monotonic()
-        except (OSError, ValueError, HTTPException, RecursionError) as error:
-            _log.warning("the keys of the issuer %s could not be read: %s", self._issuer, error)
+        except FETCH_ERRORS as error:
+            _log.warning("the keys of the issuer %s could not be read: %s", self._issuer.url, error)
 
     def _keys_url(self) -> str:
         if self._url is not None:
             return self._url
-        document = parse(self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration").decode())
-        if not isinstance(document, dict):
-            raise ValueError("its configuration is not a JSON object")
-        configuration = cast("dict[str, object]", document)
-        if configuration.get("issuer") != self._issuer:
-            raise ValueError(f"its configuration names another issuer, {configuration.get('issuer')!r:.200}")
-        url = configuration.get("jwks_uri")
-        if not isinstance(url, str) or not _is_safe(url):
-            raise ValueError(f"its jwks_uri is not an https URL: {url!r:.200}")
-        return url
-
-
-def fetch_document(url: str) -> bytes:
-    """Return the bytes at an http or https URL. OSError or ValueError if that fails; redirects are not followed."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-    ):
-        opener.add_handler(handler)
-    end = time.monotonic() + 3 * TIMEOUT
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310  # by `_is_safe`
-    with opener.open(request, timeout=TIMEOUT) as answer:
-        content = b""
-        while chunk := answer.read1(65_536):
-            content += chunk
-            if len(content) > DOCUMENT_MAX:
-                raise ValueError(f"it has more than {DOCUMENT_MAX:,} bytes")
-            if time.monotonic() > end:
-                raise TimeoutError("it was sent too slowly")
-    return content
+        return url_in(self._issuer.configuration(), "jwks_uri")
 
 
 def _keys_in(content: bytes) -> tuple[Jwk, ...]:
-    document = parse(content.decode())
-    keys = cast("dict[str, object]", document).get("keys") if isinstance(document, dict) else None
+    keys = object_in(content).get("keys")
     if not isinstance(keys, list):
         raise ValueError("it is not a JSON object with a list of keys")
     return tuple(cast("Jwk", key) for key in cast("list[object]", keys) if isinstance(key, dict))
-
-
-def _checked(url: str) -> str:
-    if not _is_safe(url):
-        raise InvalidUrlError(f"{url!r:.200} is not an https URL (http only on this machine)")
-    return url
-
-
-def _is_safe(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        return False
-    if host is None or parts.username is not None:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))

@@ -19,7 +19,7 @@ LEEWAY: Final = 30
 RSA_BITS_MIN: Final = 2_048
 _KEYS_OF_TOKENS: Final = frozenset({"jku", "jwk", "x5u", "x5c", "crit"})
 """A token with one of these in its header names its own key, or has a meaning that is not known here."""
-_GRANT: Final = re.compile(r"(?P<claim>[^:=@\s]+):(?P<value>[^=@]+)=(?P<scopes>[a-z,]+)@(?P<namespaces>\S+)")
+_GRANT: Final = re.compile(r"(?P<claim>[^:=@\s]+):(?P<value>[^=]+)=(?P<scopes>[a-z,]+)@(?P<namespaces>\S+)")
 
 
 @attrs.frozen
@@ -60,6 +60,8 @@ class Tokens:
         grants: What claims allow. The first that fits decides; a token to which none does is refused.
         keys: The public keys of the issuer; read from it by default.
         algorithms: The signatures that are accepted, some of `ALGORITHMS`.
+        subject: The claim that names the principal, in audit entries and histories. Take one that no two people share
+            and that nobody can choose: `sub`, or `email` of a provider that verifies addresses.
 
     Raises:
         InvalidArgumentError: An algorithm is not one of them, or there is no grant.
@@ -75,9 +77,12 @@ class Tokens:
         grants: Iterable[Grant],
         keys: KeySet | None = None,
         algorithms: Sequence[str] = tuple(ALGORITHMS),
+        subject: str = "sub",
     ) -> None:
         _check_installed()
-        self._issuer = issuer
+        self.issuer = issuer
+        """The issuer."""
+        self._subject = subject
         self._audience = audience
         self._grants = tuple(grants)
         self._keys = KeySet(issuer) if keys is None else keys
@@ -94,6 +99,11 @@ class Tokens:
 
     async def verified(self, token: str) -> VerifiedCredential | None:
         """Return a token as verified; None if it is not valid. UnavailableError while no key can be read."""
+        claims = await self.claims_of(token, self._audience)
+        return None if claims is None else self.granted(claims)
+
+    async def claims_of(self, token: str, audience: str) -> Mapping[str, object] | None:
+        """Return the claims of a token for an audience; None if it is not valid. Raises as `verified`."""
         header = _header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
@@ -105,10 +115,9 @@ class Tokens:
         fitting = [key for key in await self._keys.keys(kid) if _fits(key, algorithm)]
         if len(fitting) != 1:
             return None
-        claims = self._claims(token, fitting[0], algorithm)
-        return None if claims is None else self._granted(claims)
+        return self._claims(token, fitting[0], algorithm, audience)
 
-    def _claims(self, token: str, key: Jwk, algorithm: str) -> Mapping[str, object] | None:
+    def _claims(self, token: str, key: Jwk, algorithm: str, audience: str) -> Mapping[str, object] | None:
         import jwt
 
         try:
@@ -121,8 +130,8 @@ class Tokens:
                     token,
                     public,
                     algorithms=[algorithm],
-                    audience=self._audience,
-                    issuer=self._issuer,
+                    audience=audience,
+                    issuer=self.issuer,
                     leeway=LEEWAY,
                     options={"require": ["exp", "iss", "aud", "sub"]},
                 ),
@@ -130,11 +139,10 @@ class Tokens:
         except (jwt.PyJWTError, *_MALFORMED):
             return None
 
-    def _granted(self, claims: Mapping[str, object]) -> VerifiedCredential | None:
-        subject, expires = (
-            claims["sub"],
-            int(cast("int", claims["exp"])),
-        )  # PyJWT has checked that it is a number
+    def granted(self, claims: Mapping[str, object]) -> VerifiedCredential | None:
+        """Return what verified claims allow; None if no grant fits them, or they do not name the principal."""
+        subject = claims.get(self._subject)
+        expires = int(cast("int", claims["exp"]))  # PyJWT has checked that it is a number
         for grant in self._grants:
             if isinstance(subject, str) and subject and grant.value in _values(claims.get(grant.claim)):
                 principal = Principal(

@@ -60,11 +60,11 @@ def duration(length: timedelta | None) -> str:
     seconds = length.total_seconds()
     if seconds < 0:
         return "0 s"
-    if seconds < 1:
+    if seconds < 0.9995:  # more is rounded to a second
         return f"{seconds * 1_000:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
-    whole = int(seconds)
+    whole = max(60, int(seconds))
     for size, unit, small, small_unit in (
         (86_400, "d", 3_600, "h"),
         (3_600, "h", 60, "min"),

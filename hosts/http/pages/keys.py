@@ -88,7 +88,8 @@ def _actions(page: Page, one: KeyInfo) -> Html | None:
         return None
     path = {"label": one.label}
     rotate = action_form(page, "key.rotate", "Make a new secret", path=path)
-    revoke = action_form(page, "key.revoke", "Revoke for good", path=path)
+    why = text_field("reason", "Reason, for people")
+    revoke = action_form(page, "key.revoke", "Revoke for good", why, path=path)
     return join(folded_form("Rotate…", rotate), folded_form("Revoke…", revoke))
 
 

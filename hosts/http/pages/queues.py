@@ -126,8 +126,11 @@ def _set_by(one: LimitInfo) -> Content:
 
 
 def _limit_actions(page: Page, one: LimitInfo) -> Html:
-    clear = action_form(page, "limit.clear", "Clear", path={"name": one.name}) if one.is_set else None
-    return join(folded_form("Set…", _set_form(page, one.name)), clear)
+    why = text_field("reason", "Reason, for people")
+    clear = action_form(page, "limit.clear", "Clear the limit", why, path={"name": one.name})
+    return join(
+        folded_form("Set…", _set_form(page, one.name)), folded_form("Clear…", clear) if one.is_set else None
+    )
 
 
 def _set_form(page: Page, name: str) -> Html | None:

@@ -27,6 +27,7 @@ from holdfast.hosts.http.pages.html import Content, Html, el, join
 from holdfast.hosts.http.pages.page import Answer, Page
 from holdfast.hosts.http.pages.run_graph import graph
 from holdfast.hosts.http.pages.run_history import history, log
+from holdfast.hosts.http.pages.run_message_list import received_messages
 from holdfast.hosts.http.pages.run_query import RunQuery, TabName
 from holdfast.hosts.http.pages.run_steps import steps
 from holdfast.hosts.http.pages.run_timeline import timeline
@@ -197,7 +198,7 @@ def _tabs(page: Page[RunQuery], run: Run, plan: Plan) -> Html:
             aria_current="page" if name == page.query.tab else None,
         )
         for name, title, _ in TABS
-        if name != "graph" or plan.function is None
+        if name != ("messages" if plan.function is None else "graph")
     ]
     return el("nav", entries, class_="tabs", aria_label="Tabs of the run")
 
@@ -270,6 +271,7 @@ _DOCUMENTS: Final = (
     ("run.get", "The run"),
     ("run.why", "Why it waits"),
     ("run.history", "Its history"),
+    ("run.messages", "Its messages"),
     ("run.input", "Its input"),
     ("run.result", "Its result"),
     ("run.logs", "Its log"),
@@ -283,6 +285,7 @@ TABS: Final[Sequence[tuple[TabName, str, Tab]]] = (
     ("history", "History", history),
     ("logs", "Log", log),
     ("values", "Values", values),
+    ("messages", "Messages", received_messages),
     ("children", "Child runs", _children_tab),
     ("raw", "Raw", _raw),
 )

@@ -11,7 +11,7 @@ from holdfast.hosts.http.pages.components import (
     scope_notice,
     shortened,
 )
-from holdfast.hosts.http.pages.forms import action_form, filter_form, text_area, text_field
+from holdfast.hosts.http.pages.forms import action_form, filter_form, text_field
 from holdfast.hosts.http.pages.html import Html, el, join
 from holdfast.hosts.http.pages.page import Answer, Page
 from holdfast.hosts.http.pages.rerun import run_head, run_page_path
@@ -30,6 +30,8 @@ UPDATES_MAX: Final = 100
 """How many earlier updates are looked at for their names."""
 CHANNELS_MAX: Final = 50
 """How many channels have forms."""
+UPDATES_SHOWN: Final = 50
+"""How many updates have forms."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,13 +39,13 @@ class MessageQuery:
     """The query parameters of the page of messages."""
 
     channel: str | None = None
-    """A channel that the workflow does not declare."""
+    """A channel that is not found in the code of the workflow."""
     update: str | None = None
-    """The name of an update."""
+    """The name of an update that is not found in the code of the workflow."""
 
 
 def message_page(page: Page[MessageQuery]) -> Answer:
-    """Show a form for each channel of a run's workflow, and one for an update."""
+    """Show a form for each channel and each update of a run's workflow."""
     run = find_run(page.core, page.call.path["run_id"])
     title = f"Send to {run.id}"[:200]
     return Answer(
@@ -59,7 +61,9 @@ def _content(page: Page[MessageQuery], run: Run) -> Html:
     if not page.may("run.signal"):
         return scope_notice(Scope.START, "You may look at this run, and not send to it.")
     info = _info_of(page, run)
-    return join(el("h2", "Messages"), _channels(page, run, info), el("h2", "Updates"), _updates(page, run))
+    return join(
+        el("h2", "Messages"), _channels(page, run, info), el("h2", "Updates"), _updates(page, run, info)
+    )
 
 
 def _info_of(page: Page, run: Run) -> WorkflowInfo | None:
@@ -112,19 +116,26 @@ def _answers(page: Page, run: Run, channel: str, flag: str) -> Iterator[Html | N
         )
 
 
-def _updates(page: Page[MessageQuery], run: Run) -> Html:
+def _updates(page: Page[MessageQuery], run: Run, info: WorkflowInfo | None) -> Html:
+    declared = {} if info is None else dict(info.updates)
+    shown: list[tuple[str, object]] = [
+        (name, one.arguments) for name, one in list(declared.items())[:UPDATES_SHOWN]
+    ]
     chosen = page.query.update
-    known = [
+    if chosen and chosen not in dict(shown):
+        known = declared.get(chosen)
+        shown.insert(0, (chosen, None if known is None else known.arguments))
+    others = [
         el("li", el("a", shortened(name), href=page.links.page("runs", run.id, "signal", update=name)))
         for name in _earlier_updates(page, run)
+        if name not in dict(shown)
     ]
-    note = "Workers do not register the updates of an object that a function exposes, so name the one that is meant."
+    empty = el("p", "No update of its workflow is known.", class_="empty")
     return join(
-        _update(page, run, chosen) if chosen else None,
-        el("p", note, class_="note"),
-        join(el("p", "Earlier ones of this run:"), el("ul", known)) if known else None,
+        [_update(page, run, *one) for one in shown] or empty,
+        join(el("p", "Earlier ones of this run:"), el("ul", others)) if others else None,
         filter_form(
-            text_field("update", "Update", required=True, placeholder="Board.move"),
+            text_field("update", "Another update", required=True, placeholder="Board.move"),
             label="Write its arguments",
         ),
     )
@@ -137,18 +148,17 @@ def _earlier_updates(page: Page, run: Run) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _update(page: Page, run: Run, name: str) -> Html:
-    form = action_form(
+def _update(page: Page, run: Run, name: str, schema: object) -> Html:
+    forms = value_forms(
         page,
         "run.update",
         "Send",
-        text_area("arguments", "Arguments by name, as JSON", "{}", hint='Such as {"to": "e4"}'),
-        once_field(),
+        field="arguments",
+        schema=schema,
         path={"run_id": run.id, "name": name},
         return_to=run_page_path(page, run.id),
-        class_="value",
     )
-    return el("section", el("h3", shortened(name)), form)
+    return el("section", el("h3", shortened(name)), forms)
 
 
 OPERATIONS: Final[Table] = (

@@ -8,7 +8,7 @@ from holdfast.hosts.http.operations import GenerationQuery
 from holdfast.kernel.authoring.attempt_context import Level
 
 TabName: TypeAlias = Literal[
-    "summary", "timeline", "graph", "steps", "history", "logs", "values", "children", "raw"
+    "summary", "timeline", "graph", "steps", "history", "logs", "values", "messages", "children", "raw"
 ]
 
 

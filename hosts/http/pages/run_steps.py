@@ -172,9 +172,14 @@ def _step(page: Page[RunQuery], run: Run, one: StepDetails) -> Html:
         instant(one.started_at),
         duration(one.duration),
         shortened(one.host),
-        join(_outcome(one.error, one.traceback, one.result), whole),
+        join(_arguments(one), _outcome(one.error, one.traceback, one.result), whole),
     )
     return table_row(_HEADS, cells)
+
+
+def _arguments(one: StepDetails) -> Html | None:
+    found = one.arguments
+    return None if found is None else el("details", el("summary", "arguments"), preview(found))
 
 
 def _child(page: Page[RunQuery], one: ChildInfo) -> Html:

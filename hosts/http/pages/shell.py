@@ -54,6 +54,7 @@ def page_operation(
     query: type[Q] | None = None,
     scope: Scope | Access = Scope.READ,
     reach: Reach = Reach.NAMED,
+    ignores_unknown: bool = False,
 ) -> Operation:
     """Return the entry of a page in the table of pages.
 
@@ -64,6 +65,7 @@ def page_operation(
         query: The class of its query parameters.
         scope: What a person needs to open it.
         reach: Where the person needs that.
+        ignores_unknown: Whether it ignores query parameters that it does not know.
     """
 
     def answer(call: Any) -> Any:
@@ -84,6 +86,7 @@ def page_operation(
         handler=answer,
         media_types=("text/html",),
         is_page=True,
+        ignores_unknown=ignores_unknown,
     )
 
 

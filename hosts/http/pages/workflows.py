@@ -36,6 +36,7 @@ from holdfast.hosts.http.problems import problem_of
 from holdfast.hosts.inspection.run_info import RunInfo
 from holdfast.hosts.inspection.workers import Fleet, fleet_of
 from holdfast.hosts.inspection.workflows import WorkflowInfo, registered_workflows, workflow_infos
+from holdfast.kernel.pipelines.headers import headers_of
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.errors import HoldfastError
 
@@ -176,6 +177,8 @@ def _version(page: Page, one: WorkflowInfo) -> Html:
     plan = _plan_of(page, one)
     schemas: list[tuple[str, object]] = [("Input", one.input), ("Output", one.output)]
     schemas += [(f"Channel {channel}", schema) for channel, schema in one.signals.items()]
+    for name, update in one.updates.items():
+        schemas += [(f"Update {name}: arguments", update.arguments), (f"Update {name}: reply", update.reply)]
     drawn = (
         join(el("h3", "Stages"), plan_graph(plan, {}))
         if plan is not None and one.kind == "pipeline"
@@ -248,6 +251,7 @@ class _Copied:
 
     input: Prefill | None = None
     info: RunInfo | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
     note: Html | None = None
 
 
@@ -263,17 +267,16 @@ def _copied_from(page: Page, name: str, run_id: str) -> _Copied:
         if not page.sees_values:
             note = notice("waiting", "The input of ", link, " is not shown to you, so the form has none.")
             return _Copied(info=info, note=note)
-        value = handle.input()
+        value, headers = handle.input(), headers_of(handle.row().headers)
     except HoldfastError as error:
         problem = problem_of(error, page.call.root, sees_values=page.sees_values)
         detail = "" if problem is None else problem.detail or problem.title
         return _Copied(note=notice("bad", "The form has no input: ", shortened(detail, 500)))
     if len(json_text(value)) > PREFILL_MAX:
         note = notice("waiting", "The input of ", link, " is too large for a form. Start it through the API.")
-        return _Copied(info=info, note=note)
-    return _Copied(
-        input=Prefill(value), info=info, note=notice("good", el("p", "With the input of ", link, "."))
-    )
+        return _Copied(info=info, headers=headers, note=note)
+    note = notice("good", el("p", "With the input of ", link, "."))
+    return _Copied(input=Prefill(value), info=info, headers=headers, note=note)
 
 
 def _forms(page: Page, one: WorkflowInfo, copied: _Copied) -> Html | None:
@@ -284,13 +287,13 @@ def _forms(page: Page, one: WorkflowInfo, copied: _Copied) -> Html | None:
         field="input",
         schema=one.input,
         prefill=copied.input,
-        others=_options(copied.info),
+        others=_options(copied.info, copied.headers),
         fixed={"workflow": one.name, "version": one.version},
         return_to=None,
     )
 
 
-def _options(info: RunInfo | None) -> Sequence[Content]:
+def _options(info: RunInfo | None, headers: Mapping[str, str]) -> Sequence[Content]:
     """Return the fields for how a run is started; what a copied run was started with is filled in."""
     attributes: Mapping[str, Any] = {} if info is None else info.attributes
     fields = join(
@@ -299,16 +302,16 @@ def _options(info: RunInfo | None) -> Sequence[Content]:
         text_field("priority", "Priority", _number(info), kind="number", hint="A head start, in minutes."),
         text_field("start_at", "Not before", kind="datetime-local", hint="UTC"),
         text_field("deadline_seconds", "Deadline", kind="number", hint="In seconds from the start."),
-        text_area(
-            "attributes",
-            "Attributes",
-            json.dumps(dict(attributes), ensure_ascii=False) if attributes else "",
-            rows=2,
-            hint='JSON, such as {"customer": "ann"}',
-        ),
+        _texts_field("attributes", "Attributes", attributes, '{"customer": "ann"}'),
+        _texts_field("headers", "Headers", headers, '{"locale": "de"}'),
     )
-    is_open = bool(attributes) or (info is not None and info.priority != 0)
+    is_open = bool(attributes) or bool(headers) or (info is not None and info.priority != 0)
     return (el("details", el("summary", "Options"), fields, open=is_open),)
+
+
+def _texts_field(name: str, label: str, texts: Mapping[str, Any], example: str) -> Html:
+    text = json.dumps(dict(texts), ensure_ascii=False) if texts else ""
+    return text_area(name, label, text, rows=2, hint=f"JSON, such as {example}")
 
 
 def _number(info: RunInfo | None) -> str:

@@ -12,6 +12,7 @@ from holdfast.hosts.inspection.schedules import SCHEDULE_LATE_AFTER, schedule_ro
 from holdfast.hosts.inspection.triggers import trigger_entries
 from holdfast.hosts.inspection.workers import queue_infos
 from holdfast.hosts.maintenance.doctor.findings import (
+    FINDINGS,
     NOT_REPAIRABLE,
     REPAIR,
     REPAIRED_BESIDE,
@@ -72,8 +73,6 @@ ROUNDS_MAX: Final = 10_000
 """The maximum number of consecutive maintenance ticks in a repair, in case each tick causes another."""
 _STREAMS_AT_ONCE: Final = 1_000
 _LETTERS_AT_ONCE: Final = 100
-FINDINGS: Final = 1_000
-"""The default number of findings to list."""
 
 
 def examine(

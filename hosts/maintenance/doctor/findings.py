@@ -8,6 +8,8 @@ import attrs
 
 from holdfast.ports.records.run import Run
 
+FINDINGS: Final = 1_000
+"""The default number of findings to list."""
 REPAIR: Final = "`holdfast doctor --repair` repairs it."
 RERUN: Final = (
     "It can't be repaired without guessing. `holdfast run show ID` shows what is stored, `holdfast run rerun ID`"

@@ -9,13 +9,15 @@ and the epoch of the attempt. A value, such as a result, is the row's `payload`:
 store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_origin
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, TypeAlias, Union, cast, get_args, get_origin
 
 import attrs
 import cattrs
 from cattrs import gen
+from cattrs.fns import identity
 from typing_extensions import override
 
 from holdfast.kernel.converters import strict_converter
@@ -86,7 +88,8 @@ class HistoryEvent:
     @property
     def facts(self) -> dict[str, object]:
         """The fields for the row's `data`, without those that have their default."""
-        return cast("dict[str, object]", _converter().unstructure(self))
+        cls: Any = type(self)
+        return _fact_maker(cls)(self)
 
     @property
     def data(self) -> str | None:
@@ -187,11 +190,18 @@ class RecordedError:
 
 
 @cache
+def _fact_maker(cls: Any) -> Callable[[HistoryEvent], dict[str, object]]:
+    """Return the function that makes the facts of the events of a class."""
+    return _converter().get_unstructure_hook(cls)
+
+
+@cache
 def _converter() -> cattrs.Converter:
     """Return the converter of events."""
     converter = strict_converter(forbid_extra_keys=False, detailed_validation=False)
     converter.register_structure_hook_func(_is_mapping, _structure_object)
-    converter.register_unstructure_hook_func(_is_mapping, _same)
+    converter.register_unstructure_hook_func(_is_mapping, identity)
+    converter.register_unstructure_hook_func(_is_plain, identity)  # by default a call for each field
     converter.register_structure_hook(Actor, lambda data, _: Actor.of(data))
     converter.register_unstructure_hook(Actor, lambda actor: actor.data)
 
@@ -221,5 +231,6 @@ def _structure_object(value: object, _: object) -> Facts:
     return cast("dict[str, object]", value)
 
 
-def _same(value: object) -> object:
-    return value
+def _is_plain(kind: Any) -> bool:
+    """Return whether values of a type are JSON as they are: a text, a number or a truth value, or none."""
+    return get_origin(kind) in (Union, UnionType) and {*get_args(kind)} <= {str, int, float, bool, NoneType}

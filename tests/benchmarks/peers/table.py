@@ -32,7 +32,7 @@ def comparison(results: Sequence[Result]) -> str:
     heads = ("", *who, "target", "beside the best engine", "beside the best queue")
     lines = [line(*heads), line("---", *("---:" for _ in heads[1:]))]
     for row in {result.row.name: result.row for result in results}.values():
-        cells = [_cell(known.get((row.name, one))) for one in who]
+        cells = [cell(known.get((row.name, one))) for one in who]
         engines = [one for one in who if one not in {HOLDFAST, FLOOR, *QUEUES}]
         ratios = (ratio(row, known, engines), ratio(row, known, QUEUES))
         lines.append(line(f"{row.name}, {row.unit}", *cells, short(row.target), *ratios))
@@ -75,7 +75,8 @@ def short(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def _cell(result: Result | None) -> str:
+def cell(result: Result | None) -> str:
+    """Return the figures of a result for people."""
     if result is None:
         return "-"
     if result.failed:

@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
 from holdfast import Every
-from holdfast.adapters.sql.application_transactions import CONFLICTS_MAX
+from holdfast.adapters.sql.retry import CONFLICTS_MAX
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_transactional_engine import STARTS_MAX
 from holdfast.hosts.execution.threads import CALLS_MAX

@@ -225,13 +225,16 @@ async def test_a_function_that_computes_for_long_holds_up_no_other(open_engine: 
 async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may, opens = threading.Event(), threading.Event()
+    may, opens, opened = threading.Event(), threading.Event(), threading.Event()
     real: Any = loader.load_function
 
     def slow(*args: Any, **options: Any) -> Any:
         opens.set()
         may.wait(SOON)
-        return real(*args, **options)
+        try:
+            return real(*args, **options)
+        finally:
+            opened.set()
 
     monkeypatch.setattr(driver, "load_function", slow)
     engine = open_engine(neighbour)
@@ -240,6 +243,7 @@ async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
         await engine.start(neighbour())
         await until(opens.is_set)
     may.set()
+    await until(opened.is_set)
     gc.collect()
     await until(lambda: in_memory() == before)
 

@@ -1,6 +1,6 @@
 """Triggers, as users meet them: on every kind of store, with workers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -20,7 +20,7 @@ from holdfast.kernel.authoring.gather import Gather
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.topics import Topic
 from holdfast.kernel.authoring.triggers import Trigger
-from holdfast.kernel.commands import TriggerResume
+from holdfast.kernel.commands import Command, TriggerFire, TriggerResume
 from holdfast.ports.changes import Update
 from holdfast.ports.errors import (
     DefinitionError,
@@ -282,6 +282,33 @@ async def test_hosts_that_fire_at_once_start_each_run_once(open_engine: OpenEngi
         assert len(await ids(engine)) == 60
         info = await engine.triggers.get("ship-nz")
     assert (info.started, info.next_number) == (60, 61)
+
+
+async def test_a_host_that_was_overtaken_handles_the_messages_that_the_faster_one_has_not_seen(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The faster one has passed over the only message that it saw. No other fires before the next round."""
+    engine = open_engine(ship)
+    async with engine:
+        await engine.triggers.put(SHIP)
+        await engine.triggers.pause("ship-nz")
+        await published(engine, "a", country="fr")
+        await published(engine, "b", "c")
+        core, dispatched = engine.core, list[int]()
+        core.kernel.dispatch(TriggerResume(namespace=core.namespace, trigger="ship-nz"))
+        dispatch_many = core.kernel.dispatch_many
+
+        def overtaken(commands: Sequence[Command[Any]]) -> list[Any]:
+            dispatched.append(len(commands))
+            if len(dispatched) == 1:
+                dispatch_many([TriggerFire(namespace=core.namespace, trigger="ship-nz", expected=1, next=2)])
+            return dispatch_many(commands)
+
+        monkeypatch.setattr(core.kernel, "dispatch_many", overtaken)
+        assert not TriggerFirer(core).fire()
+        assert dispatched == [2, 2]
+        assert await ids(engine) == ["ship-nz/orders/2", "ship-nz/orders/3"]
+        assert (await engine.triggers.get("ship-nz")).next_number == 4
 
 
 async def test_the_messages_of_a_process_without_the_code_wait_for_one_that_has_it(

@@ -73,8 +73,10 @@ async def test_a_map_a_thousand_wide_gives_its_outputs_in_order(open_engine: Ope
         handle = await engine.start(pipeline(1_000))
         assert await handle.result(timeout=SOON) == [2 * x for x in range(1_000)]
 
-        assert worker.stats().settled == 1_002
         assert check(snapshot_of(engine.core.stores.persistence, [run_of(engine, handle.id).key])) == []
+
+    # A caller may have the result before the worker has counted what it stored with the end.
+    assert worker.stats().settled == 1_002
 
 
 async def test_no_more_items_of_a_map_have_jobs_at_once_than_its_limit(open_engine: OpenEngine) -> None:

@@ -83,6 +83,7 @@ CALLS: Final[Mapping[str, Sent]] = {
     "run.part_result": lambda _, run, __: run.result_of("reported"),
     "run.row_value": lambda _, run, __: run.row_value(1),
     "run.progress": lambda _, run, __: run.progress(),
+    "run.messages": lambda _, run, __: run.messages(),
     "run.artifacts": lambda _, run, __: run.artifacts(),
     "run.artifact": lambda _, run, __: run.artifact("none", stage="reported"),
     "run.ai_calls": lambda _, run, __: run.ai_calls(topic="a", texts=True),

@@ -69,6 +69,16 @@ class Cart:
         self.items.append(item)
         return len(self.items)
 
+    @update
+    def note(self, item: str, times: int = 1) -> int:
+        self.items.extend([item] * times)
+        return len(self.items)
+
+    @note.validator
+    def is_item(self, item: str, times: int = 1) -> None:
+        if not item:
+            raise ValueError("an item has a name")
+
     @add.validator
     def has_room(self, item: str) -> None:
         if len(self.items) >= ITEMS_MAX:
@@ -275,6 +285,25 @@ def test_the_first_update_creates_the_run_and_later_ones_find_it(
     )
     assert again == 1
     assert check(snapshot_of(engine.core.stores.persistence)) == []
+
+
+def test_a_repeat_without_the_defaults_that_were_added_is_the_same_update(
+    client: SyncClient, engine: Engine, worker: Worker
+) -> None:
+    client.start(shop("ann"), id="ann")
+    found = [
+        client.update_with_start(
+            ("shop", {"owner": "ann"}),
+            ("Cart.note", {"item": "tea"}),
+            id="ann",
+            if_active="return",
+            idempotency_key="a",
+            timeout=SOON,
+        )
+        for _ in range(2)
+    ]
+    assert found == [1, 1]
+    assert client.handle(shop, "ann").query(Cart.content()) == ["tea"]
 
 
 def test_the_same_key_starts_once_and_updates_once_even_if_the_validator_rejects_by_now(

@@ -1,4 +1,4 @@
-"""Workflows whose code the server lacks: listed and started by what their workers have registered."""
+"""Workflows whose code the server lacks: listed, started and updated by what their workers have registered."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from holdfast import Engine, Worker
+from holdfast.kernel.commands import WorkflowRegister, WorkflowSchemas
+from holdfast.ports.json import compact
 from tests.integration.http.api import NAMESPACE, Api
-from tests.integration.http.programs import WORKFLOWS
+from tests.integration.http.programs import WORKFLOWS, game
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +45,9 @@ async def test_a_server_without_code_lists_workflows_with_their_schemas(server: 
     approved = found["approved"]
     assert approved["input"]["properties"]["order"]["required"] == ["number"]
     assert (approved["kind"], approved["signals"]) == ("function", {"approval": {"type": "boolean"}})
+    assert found["game"]["updates"]["Board.move"]["arguments"]["required"] == ["to"]
+    assert found["game"]["updates"]["Board.move"]["reply"] == {"type": "integer"}
+    assert found["approved"]["updates"] == {}
     assert (found["report"]["kind"], found["report"]["input"]) == ("pipeline", {"type": "integer"})
 
 
@@ -73,6 +78,94 @@ async def test_a_server_without_code_starts_runs_and_sends_messages(server: Api)
     assert wrong.json()["errors"] == [{"path": "$", "message": "expected boolean, got string"}]
     assert (ended["status"], ended["result"]) == ("completed", "7 True")
     assert run["started_by"]["id"] == "ann"
+
+
+WRONG: list[tuple[dict[str, object], tuple[str, str]]] = [
+    ({"to": 1}, ("$.to", "expected string, got integer")),
+    ({}, ("$.to", "required field is missing")),
+    ({"to": "e4", "from": "e2"}, ("$.from", "unknown field")),
+]
+
+
+@pytest.mark.parametrize(("arguments", "problem"), WRONG)
+async def test_arguments_that_an_update_does_not_take_are_refused_without_code(
+    server: Api, engine: Engine, arguments: object, problem: tuple[str, str]
+) -> None:
+    await server.post("runs", {"workflow": "game", "id": "one"})
+    body = {"workflow": "game", "id": "two", "if_active": "return", "arguments": arguments}
+
+    for path, sent in (
+        ("runs/one/updates/Board.move", {"arguments": arguments}),
+        ("updates/Board.move", body),
+        ("updates/Board.move", {**body, "id": "one"}),
+    ):
+        response = await server.send("POST", path, sent)
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_value")
+        assert "update 'Board.move' of workflow 'game'" in response.json()["detail"]
+        assert [(one["path"], one["message"]) for one in response.json()["errors"]] == [problem]
+    assert [one["id"] for one in (await server.get("runs"))["items"]] == ["one"]
+    assert "update.received" not in {one.type for one in engine.sync.handle(game, "one").history()}
+
+
+@pytest.mark.parametrize(("arguments", "problem"), WRONG)
+async def test_with_the_code_an_update_that_does_not_fit_starts_nothing(
+    api: Api, arguments: object, problem: tuple[str, str]
+) -> None:
+    body = {"workflow": "game", "id": "two", "arguments": arguments}
+    response = await api.send("POST", "updates/Board.move", body)
+
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_value")
+    (found,) = response.json()["errors"]
+    assert found["path"] == problem[0]
+    assert (await api.get("runs"))["items"] == []
+
+
+async def test_updates_that_fit_are_carried_out_without_code(server: Api) -> None:
+    wait = {"Prefer": "wait=20"}
+    body = {"workflow": "game", "id": "one", "if_active": "return", "arguments": {"to": "e4"}}
+    first = await server.post("updates/Board.move", body, headers=wait)
+    second = await server.post("updates/Board.move", {**body, "arguments": {"to": "e5"}}, headers=wait)
+    third = await server.post(
+        "runs/one/updates/Board.move", {"arguments": {"to": "d4"}}, headers={**wait, "Idempotency-Key": "k"}
+    )
+
+    assert [one["reply"] for one in (first, second, third)] == [1, 2, 3]
+
+
+async def test_an_update_that_was_sent_already_is_not_checked_again(server: Api, engine: Engine) -> None:
+    """A version with other updates may have been registered between the two requests."""
+    key = {"headers": {"Idempotency-Key": "k", "Prefer": "wait=20"}}
+    body = {"workflow": "game", "id": "one", "arguments": {"to": "e4"}}
+    update = {"arguments": {"to": "e5"}}
+    start = await server.post("updates/Board.move", body, **key)
+    sent = await server.post(
+        "runs/one/updates/Board.move", update, headers={**key["headers"], "Idempotency-Key": "u"}
+    )
+    other = compact({"updates": {"Board.move": {"arguments": {"type": "integer"}, "reply": {}}}})
+    rows = (WorkflowSchemas(workflow="game", version=game.plan().version, schemas=other),)
+    engine.core.kernel.dispatch(WorkflowRegister(namespace=NAMESPACE, workflows=rows))
+
+    assert await server.post("updates/Board.move", body, **key) == start
+    again = await server.post(
+        "runs/one/updates/Board.move", update, headers={**key["headers"], "Idempotency-Key": "u"}
+    )
+    assert again == sent
+    assert (await server.send("POST", "runs/one/updates/Board.move", update)).status_code == 400
+
+
+async def test_what_another_release_has_registered_has_no_updates_and_checks_none(
+    server: Api, engine: Engine
+) -> None:
+    await server.post("runs", {"workflow": "game", "id": "one"})
+    old = compact({"input": {}, "output": {}})
+    rows = (WorkflowSchemas(workflow="game", version=game.plan().version, schemas=old),)
+    engine.core.kernel.dispatch(WorkflowRegister(namespace=NAMESPACE, workflows=rows))
+
+    assert (await listed(server))["game"]["updates"] == {}
+    sent = await server.send("POST", "runs/one/updates/Board.move", {"arguments": {"to": 1}})
+    assert sent.status_code == 200
+    unknown = await server.send("POST", "runs/one/updates/Other.move", {"arguments": {"to": 1}})
+    assert unknown.status_code == 200
 
 
 @pytest.mark.parametrize(

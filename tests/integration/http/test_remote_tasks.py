@@ -74,7 +74,9 @@ async def settle(api: Api, task: dict[str, Any], how: str, body: object, by: str
 
 
 async def test_an_output_reaches_the_function_once(api: Api) -> None:
-    run = await api.engine.start(loud("hi"), id="one")
+    run = await api.engine.start(
+        loud("hi"), id="one", attributes={"tenant": "acme"}, headers={"traceparent": "00-1"}
+    )
     (task,) = await claim(api, await register(api))
 
     wrong = await settle(api, task, "complete", {"output": 5})
@@ -83,6 +85,7 @@ async def test_an_output_reaches_the_function_once(api: Api) -> None:
 
     assert (task["step"], task["input"], task["run_id"]) == ("shout", {"text": "hi"}, "one")
     assert (task["attempt"], task["max_attempts"], task["lost_attempts"]) == (1, 2, 0)
+    assert (task["attributes"], task["headers"]) == ({"tenant": "acme"}, {"traceparent": "00-1"})
     assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_value")
     assert first.json() == again.json() == {"status": "settled", "retry_at": None}
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")

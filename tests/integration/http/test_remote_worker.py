@@ -69,6 +69,8 @@ def fail(how: str) -> str:
             return cast("str", 5)
         case "large":
             return "x" * 3_000_000
+        case "headers":
+            return context.headers["locale"]
         case "store":
             context.publish("a", 1)
         case _:
@@ -110,6 +112,8 @@ def repeat_here(context: StageContext[Times], text: str) -> str:
     seen.append((context.attempt, context.idempotency_key))
     if text == "absent":
         raise KeyError(text)  # the rule of the pipeline is for its base class
+    if text == "headers":
+        return context.headers["locale"]
     if text == "other":
         context.output_of(repeat)
     return text * context.config.number
@@ -179,6 +183,13 @@ def remote(server: str, **options: Any) -> RemoteWorker:
         namespace=NAMESPACE,
         **options,
     )
+
+
+def test_bodies_get_the_headers_of_the_run(engine: Engine, server: str) -> None:
+    with remote(server):
+        run = engine.sync.start(call("headers"), headers={"locale": "de"})
+        staged = engine.sync.start(repeated("headers"), headers={"locale": "fr"})
+        assert (run.result(timeout=120), staged.result(timeout=120)) == ("de", "fr")
 
 
 @pytest.mark.slow

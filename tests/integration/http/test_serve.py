@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import jwt
@@ -20,6 +20,7 @@ import pytest
 
 from holdfast import Engine
 from tests.integration.http.live import stream
+from tests.integration.http_auth.provider import CLIENT, SECRET, provider_at_work
 
 SHOP = """
 from holdfast import Channel, Engine, step, workflow
@@ -145,6 +146,10 @@ def test_a_stream_continues_after_its_server_was_killed(folder: Path) -> None:
     assert found[-1].type == "end"
 
 
+SIGN_ON: Final = ("--oidc-issuer", "https://x.test", "--oidc-map", "groups:team=read@*")
+SIGN_ON_CLIENT: Final = ("--oidc-client-id", "holdfast", "--public-url", "https://x.test")
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -154,6 +159,21 @@ def test_a_stream_continues_after_its_server_was_killed(folder: Path) -> None:
         (("--oidc-audience", "holdfast"), "tokens need --oidc-issuer"),
         (("--oidc-issuer", "https://x.test", "--oidc-audience", "a", "--oidc-map", "x"), "is not a grant"),
         (("--oidc-issuer", "http://x.test", "--oidc-audience", "a", "--oidc-map", "g:v=read@*"), "https"),
+        (("--oidc-client-id", "holdfast"), "tokens need --oidc-issuer"),
+        (
+            (*SIGN_ON, "--oidc-client-id", "holdfast"),
+            "single sign-on needs --oidc-issuer, --oidc-client-id and",
+        ),
+        ((*SIGN_ON, "--oidc-audience", "a", "--public-url", "https://x.test"), "single sign-on needs"),
+        (
+            (*SIGN_ON, "--oidc-client-id", "holdfast", "--public-url", "http://x.test"),
+            "not the URL of a server",
+        ),
+        (
+            (*SIGN_ON, *SIGN_ON_CLIENT, "--oidc-client-secret-file", "missing"),
+            "--oidc-client-secret-file: [Errno 2]",
+        ),
+        ((*SIGN_ON, *SIGN_ON_CLIENT, "--oidc-scopes", "profile"), "one is openid"),
         (("--insecure-no-auth",), "No such option"),
         (("--root-path", "a/"), "begins with a slash"),
     ],
@@ -222,6 +242,24 @@ def test_a_server_with_a_key_listens_elsewhere_and_only_reads_if_wanted(folder: 
         process.terminate()
         assert process.wait(SECONDS_MAX) == 0
         assert "There is no key" not in (process.stderr.read() if process.stderr else "")
+
+
+def test_people_sign_in_with_the_provider_of_the_options(folder: Path) -> None:
+    (folder / "client").write_text(f"{SECRET}\n")
+    port = free_port()
+    with provider_at_work() as provider:
+        options = (
+            *("--oidc-issuer", provider.url, "--oidc-map", "groups:shop=read@*", "--oidc-subject", "email"),
+            *("--oidc-client-id", CLIENT, "--oidc-client-secret-file", "client"),
+            *("--public-url", f"http://127.0.0.1:{port}", "--oidc-name", "Example"),
+        )
+        with serving(folder, port, *options) as (_, client):
+            assert "Sign in with Example" in client.get("/ui/sign-in").text
+            begun = client.get("/ui/sign-in/provider", params={"return_to": "/ui/namespaces/default/runs"})
+            back = client.get(provider.consent(begun.headers["location"]))
+            assert (back.status_code, back.headers["location"]) == (303, "/ui/namespaces/default/runs")
+            person = client.get("/v1/browser-session").json()
+    assert (person["principal"], person["scopes"]) == ("ann@example.com", ["read"])
 
 
 def test_a_server_with_an_issuer_that_is_away_starts_and_refuses_tokens_for_now(folder: Path) -> None:

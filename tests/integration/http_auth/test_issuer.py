@@ -11,7 +11,8 @@ import pytest
 from typing_extensions import override
 
 from holdfast.errors import UnavailableError
-from holdfast.hosts.http.authentication.key_set import DOCUMENT_MAX, KeySet, fetch_document
+from holdfast.hosts.http.authentication.documents import DOCUMENT_MAX, fetch_document
+from holdfast.hosts.http.authentication.key_set import KeySet
 
 KEY: Final = {"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": "AA"}
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.retry import CONFLICTS_MAX
 from holdfast.ports.changes import Insert, Update
 from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
 from holdfast.ports.persistence import Transaction
@@ -32,7 +33,7 @@ def test_a_conflict_that_does_not_go_away_reaches_the_caller(store: SqlPersisten
 
     with pytest.raises(ConflictError):
         store.transact(work)
-    assert len(tries) == 10
+    assert len(tries) == CONFLICTS_MAX == 30
 
 
 @pytest.mark.slow

@@ -774,6 +774,19 @@ def test_a_local_time_that_was_handled_is_not_fired_again_by_newer_data(world: W
     assert (fired.runs, fired.missed) == (("s/2026-01-01T09:30:00Z", "s/2026-01-01T10:00:00Z"), 0)
 
 
+def test_a_schedule_that_may_start_more_runs_does_not_fire_a_handled_local_time_again(world: World) -> None:
+    zones = Zones()
+    world.kernel.zones = zones
+    times = Cron("*/30 * * * *", zone="A/B")
+    put(world, times, overlap=Overlap.ALLOW, missed=Missed.ALL, runs_max=16)
+    world.clock.advance(timedelta(hours=8))
+    fire(world)
+    assert (row(world).last_local, row(world).next_at) == ("2026-01-01T09:00:00+01:00 A/B", None)
+    zones.version = "2026b"  # the clock shows eight again, and reaches half past nine at 09:30Z
+    put(world, times, overlap=Overlap.ALLOW, missed=Missed.ALL, if_exists="update")
+    assert row(world).next_at == at("2026-01-01T09:30")
+
+
 def test_a_schedule_that_is_resumed_in_a_repeated_hour_fires_in_it(world: World) -> None:
     world.clock.jump(datetime(2026, 10, 24, 23, 50, tzinfo=UTC) - world.clock.now())
     put(world, Cron("*/30 * * * *", zone="Europe/Paris"), overlap=Overlap.ALLOW)

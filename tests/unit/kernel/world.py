@@ -39,7 +39,7 @@ from holdfast.kernel.commands import (
     UpdateDeliver,
 )
 from holdfast.kernel.dispatch.decision_records import Recording, recording_decisions
-from holdfast.kernel.dispatch.kernel import Executor, Kernel, decide_plainly
+from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import (
     CancelPlan,
@@ -209,7 +209,7 @@ class World:
             plans=plans,
             zones=TzdataZones(),
             executor=executor,
-            decide=decide_plainly if recorder is None else recording_decisions(recorder),
+            decide=None if recorder is None else recording_decisions(recorder),
         )
 
     # What there is.

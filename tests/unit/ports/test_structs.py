@@ -8,7 +8,7 @@ import pytest
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
-from holdfast.ports.structs import evolve, frozen
+from holdfast.ports.structs import changer, evolve, frozen, maker
 
 
 @frozen(kw_only=True)
@@ -105,3 +105,39 @@ def test_what_is_checked_when_it_is_made_is_checked_again() -> None:
 def test_a_field_that_is_not_there_is_refused() -> None:
     with pytest.raises(AttributeError):
         evolve(Place(row=1), gate=2)  # type: ignore[call-arg]  # mypy sees it, too
+
+
+def test_a_maker_sets_each_field_and_reads_the_members_of_enumerations() -> None:
+    make = maker(Place, ("seat", "row"), seat={"window": 7})
+
+    assert make(("window", 3)) == Place(row=3, seat=7)
+    for values in (("window",), ("window", 3, 4)):
+        with pytest.raises(ValueError, match="values to unpack"):
+            make(values)
+    with pytest.raises(KeyError, match="aisle"):
+        make(("aisle", 3))
+    with pytest.raises(TypeError):
+        make(([], 3))
+
+
+def test_a_changer_copies_with_new_values() -> None:
+    change = changer(Place, "seat")
+    before = Place(row=3)
+
+    assert change(before, seat=9) == evolve(before, seat=9) == Place(row=3, seat=9)
+    assert before == Place(row=3)
+    with pytest.raises(TypeError, match="seat"):
+        change(before)
+
+
+@pytest.mark.parametrize("made", [Checked, Looked])
+def test_code_is_generated_only_for_classes_whose_constructor_only_sets_fields(made: type[Any]) -> None:
+    with pytest.raises(AssertionError):
+        maker(made, ("number",))
+    with pytest.raises(AssertionError):
+        changer(made, "number")
+
+
+def test_a_maker_needs_all_fields() -> None:
+    with pytest.raises(AssertionError):
+        maker(Place, ("row",))

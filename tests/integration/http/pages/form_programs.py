@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from holdfast import Channel, Pipeline, Retry, stage, step, workflow
+from holdfast import Channel, Pipeline, Retry, expose, stage, step, update, workflow
 from tests.integration.http.programs import CANARY, Order
 
 
@@ -117,4 +117,27 @@ async def judged(order: Order) -> str:
     return f"{order.number} {found.approved}"
 
 
-PROGRAMS = (shipped, bought, judged)
+class Shelf:
+    """An object that a function exposes, with updates of several shapes."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    @update
+    def put(self, title: str, copies: int = 1, size: Size = Size.SMALL, others: tuple[str, ...] = ()) -> int:
+        self.titles += [title, *others] * copies
+        return len(self.titles)
+
+    @update
+    def clear(self) -> None:
+        self.titles.clear()
+
+
+@workflow
+async def stocked() -> list[str]:
+    shelf = expose(Shelf())
+    await urgent.receive()
+    return shelf.titles
+
+
+PROGRAMS = (shipped, bought, judged, stocked)

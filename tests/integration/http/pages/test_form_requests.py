@@ -86,6 +86,19 @@ async def test_a_form_cancels_a_run_and_leads_back(engine: Engine, mount: str) -
     assert status_of(engine) in {"cancelling", "cancelled"}
 
 
+async def test_a_form_without_a_body_sends_its_fields_as_the_query(engine: Engine) -> None:
+    engine.sync.limits.set("queue:fast", paused=True)
+    async with signed_in(engine) as person:
+        assert 'name="reason"' in (await person.get(f"{OVERVIEW}/queues")).text
+        answer = await person.submit(f"{LIMIT}?_method=DELETE", reason="it is fast again", return_to=OVERVIEW)
+        assert answer.status_code == 303
+        refused = await person.submit(f"{LIMIT}?_method=DELETE", because="it is fast again")
+        assert refused.status_code == 400
+        assert "there is no query parameter" in refused.text
+    change, *_ = engine.sync.audit()
+    assert (change.action, change.details) == ("limit.clear", {"reason": "it is fast again"})
+
+
 async def test_a_form_that_starts_a_run_leads_to_its_page(engine: Engine) -> None:
     async with signed_in(engine, mount="/a/b") as person:
         fields = {"workflow": "report", "input/number": "1", "id": "two/1", "idempotency_key": "k"}

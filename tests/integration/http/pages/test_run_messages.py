@@ -1,22 +1,43 @@
 """The page of messages: forms made from the schemas of channels, approvals, and updates."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from holdfast import Engine, Worker
+from holdfast import Engine, Worker, expose, update, workflow
 from tests.integration.http.api import NAMESPACE
 from tests.integration.http.pages.form_person import Form, Person, Seen
-from tests.integration.http.pages.form_programs import PROGRAMS, Customer, Parcel, judged, shipped
-from tests.integration.http.programs import CANARY, Order, approved, game
+from tests.integration.http.pages.form_programs import (
+    PROGRAMS,
+    Customer,
+    Parcel,
+    judged,
+    shipped,
+    stocked,
+    urgent,
+)
+from tests.integration.http.programs import CANARY, Order, approved
 
 pytestmark = pytest.mark.anyio
 
 
+@workflow
+async def inner() -> None:
+    """Expose an object whose class is not found by inspection."""
+
+    class Inner:
+        @update
+        def move(self, to: str) -> str:
+            return to
+
+    expose(Inner())
+    await urgent.receive()
+
+
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    opened = Engine.open(url, workflows=(*PROGRAMS, approved, game), namespace=NAMESPACE)
+    opened = Engine.open(url, workflows=(*PROGRAMS, approved, inner), namespace=NAMESPACE)
     with opened.sync as sync:
         sync.start(judged(Order(1)), id="one")
         yield opened
@@ -34,6 +55,16 @@ def messages(engine: Engine) -> list[tuple[object, object]]:
         (one.data["channel"], one.payload.value)
         for one in found
         if one.type == "signal.received" and one.payload is not None
+    ]
+
+
+def updates(engine: Engine) -> list[tuple[Mapping[str, object], object]]:
+    """Return the updates that the run of the shelf has received, with their arguments."""
+    found = engine.sync.handle(stocked, "shelf").history()
+    return [
+        (one.data, one.payload.value)
+        for one in found
+        if one.type == "update.received" and one.payload is not None
     ]
 
 
@@ -75,16 +106,78 @@ async def test_a_message_that_does_not_fit_is_refused(engine: Engine, person: Pe
     assert messages(engine) == []
 
 
-async def test_an_update_is_called_by_its_name(engine: Engine, person: Person) -> None:
+async def test_an_update_that_is_not_found_in_the_code_is_sent_by_its_name(
+    engine: Engine, person: Person
+) -> None:
     with Worker(engine):
-        engine.sync.start(game(), id="game")
-        seen = await person.opens("runs/game/signal?update=Board.move")
-        form = seen.form("/updates/Board.move")
-        sent = await person.sends(form, arguments='{"to": "e4"}')
+        engine.sync.start(inner(), id="inner")
+        assert "No update of its workflow is known." in (await person.opens("runs/inner/signal")).text
+        seen = await person.opens("runs/inner/signal?update=Inner.move")
+        sent = await person.sends(seen.form("/updates/Inner.move"), arguments='{"to": "e4"}')
         assert sent.status_code == 303, sent.text
-        seen = await person.opens("runs/game/signal")
-        assert "Board.move" in seen.text
-        assert any("update=Board.move" in one for one in seen.addresses())
+        seen = await person.opens("runs/inner/signal")
+        assert any("update=Inner.move" in one for one in seen.addresses())
+
+
+async def test_each_update_of_the_workflow_has_a_form_without_a_script(
+    engine: Engine, person: Person
+) -> None:
+    engine.sync.start(stocked(), id="shelf")
+    seen = await person.opens("runs/shelf/signal")
+    put, as_json = (seen.form("/updates/Shelf.put", number) for number in range(2))
+
+    assert put.required == {"arguments/text/title"}
+    assert put.kinds["arguments/number/copies"] == "number"
+    assert put.kinds["arguments/json/size"] == "select"
+    assert put.kinds["arguments/json/others"] == "textarea"
+    assert as_json.kinds["arguments"] == "textarea"
+    assert {one for one in seen.form("/updates/Shelf.clear").kinds if "/" in one} == {"arguments/json"}
+    assert "script" not in {*put.kinds, *as_json.kinds}
+    assert not any("update=" in one for one in seen.addresses())
+
+
+async def test_an_update_is_sent_by_fields_or_as_json_and_once(engine: Engine, person: Person) -> None:
+    engine.sync.start(stocked(), id="shelf")
+    seen = await person.opens("runs/shelf/signal")
+    put, as_json = (seen.form("/updates/Shelf.put", number) for number in range(2))
+    fields = {"arguments__text__title": "Emma", "arguments__number__copies": "2"}
+    for _ in range(2):
+        assert (await person.sends(put, **fields, arguments__json__size='"large"')).status_code == 303
+    assert (await person.sends(as_json, arguments='{"title": "Jude"}')).status_code == 303
+    assert (await person.sends(seen.form("/updates/Shelf.clear"))).status_code == 303
+
+    assert [(data["update"], value) for data, value in updates(engine)] == [
+        ("Shelf.put", {"title": "Emma", "copies": 2, "size": "large", "others": []}),
+        ("Shelf.put", {"title": "Jude", "copies": 1, "size": "small", "others": []}),
+        ("Shelf.clear", {}),
+    ]
+
+
+async def test_an_update_that_does_not_fit_is_refused(engine: Engine, person: Person) -> None:
+    engine.sync.start(stocked(), id="shelf")
+    seen = await person.opens("runs/shelf/signal")
+    sent = await person.sends(seen.form("/updates/Shelf.put", 1), arguments='{"copies": "two"}')
+
+    assert sent.status_code == 400
+    assert "required field is missing" in Seen(sent).text
+    assert updates(engine) == []
+
+
+async def test_a_server_without_the_code_has_the_same_forms(url: str, engine: Engine, person: Person) -> None:
+    bare = Engine.open(url, workflows=[], namespace=NAMESPACE)
+    with Worker(engine), bare.sync:
+        engine.sync.start(stocked(), id="shelf")
+        own = await person.opens("runs/shelf/signal")
+        without = Person(bare)
+        seen = await without.opens("runs/shelf/signal")
+        for operation in ("/updates/Shelf.put", "/updates/Shelf.clear"):
+            assert seen.form(operation).kinds == own.form(operation).kinds
+        wrong = await without.sends(seen.form("/updates/Shelf.put", 1), arguments='{"title": 1}')
+        right = await without.sends(seen.form("/updates/Shelf.put"), arguments__text__title="Emma")
+
+    assert (wrong.status_code, right.status_code) == (400, 303)
+    assert "expected string, got integer" in Seen(wrong).text
+    assert [value for _, value in updates(engine)] == [{"title": "Emma"}]
 
 
 async def test_a_channel_that_is_not_declared_takes_json(person: Person) -> None:

@@ -307,6 +307,7 @@ async def test_a_run_that_waits_says_why(engine: Engine, person: Person) -> None
         ("values", "Result"),
         ("raw", "holdfast why done/1 --server http://localhost --namespace shop"),
         ("children", "It has started no child runs."),
+        ("messages", "It was sent no messages."),
         ("timeline", "shout"),
     ],
 )
@@ -344,7 +345,7 @@ async def test_a_history_is_read_from_its_end_and_both_ways(person: Person) -> N
 
 @pytest.mark.usefixtures("ended")
 async def test_who_lacks_the_scope_for_values_sees_none(reader: Person) -> None:
-    for tab in ("summary", "steps", "history", "logs", "values", "timeline", "raw"):
+    for tab in ("summary", "steps", "history", "logs", "values", "messages", "timeline", "raw"):
         for run_id in ("bad", "done%2F1"):
             seen = await reader.opens(f"runs/{run_id}?tab={tab}")
             for text in ("refused: ", "onerror=alert(1)&gt;refused", "shouting", "Traceback"):

@@ -200,13 +200,16 @@ async def test_a_duplicate_has_exactly_the_input_of_the_run(
 
 async def test_a_duplicate_can_be_edited(engine: Engine, person: Person) -> None:
     parcel = Parcel(customer=Customer("Ann"), number=2, is_paid=True)
-    engine.sync.start(shipped(parcel), id="first", priority=3, attributes={"tier": "gold"})
+    engine.sync.start(
+        shipped(parcel), id="first", priority=3, attributes={"tier": "gold"}, headers={"locale": "de"}
+    )
     form = (await person.opens("workflows/shipped/start?copy_of=first")).form("/runs")
     await person.sends(form, input__number__number="7", id="second")
     second = engine.sync.handle(shipped, "second")
     assert second.input(Parcel).number == 7
     assert second.info().priority == 3
     assert second.info().attributes == {"tier": "gold"}
+    assert second.details().headers == {"locale": "de"}
 
 
 async def test_who_may_not_see_values_gets_an_empty_form(engine: Engine) -> None:

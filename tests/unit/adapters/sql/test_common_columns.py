@@ -22,11 +22,9 @@ def test_only_what_rows_have_of_their_own_is_sent_for_each() -> None:
 
     assert WRITE.alike is not None
     assert sql == WRITE.alike.sql
-    assert parse(parameters["rows"]) == [
-        {"run": "a", "number": 1, "payload": "1"},
-        {"run": "b", "number": 1, "payload": None},
-        {"run": "c", "number": 1, "payload": "1"},
-    ]
+    assert parse(parameters["run"]) == ["a", "b", "c"]
+    assert parse(parameters["number"]) == [1, 1, 1]
+    assert parse(parameters["payload"]) == ["1", None, "1"]
     assert parse(parameters["shared"]) == {
         "type": "run.created",
         "at": 5,

@@ -330,6 +330,7 @@ OVER_HTTP = frozenset(
             "run remove",
             "run wake",
         ),
+        *("history show", "run artifacts", "run ai", "run messages", "workflow list"),
         *("run pause", "run resume", "run cancel", "run terminate", "run signal", "run query", "run update"),
         *(
             "limit list",

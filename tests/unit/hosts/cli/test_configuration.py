@@ -82,6 +82,17 @@ def test_lists_and_flags_are_configured_too(
     assert options("worker")["concurrency"] == 5
 
 
+def test_a_file_that_an_option_names_is_beside_the_configuration(
+    write: Callable[..., None], options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etc").mkdir()
+    write('[serve]\noidc_client_secret_file = "client"\n', "etc/holdfast.toml")
+    monkeypatch.setenv("HOLDFAST_CONFIG", "etc/holdfast.toml")
+    assert Path(str(options("serve")["oidc_client_secret_file"])) == Path("etc/client")
+    monkeypatch.setenv("HOLDFAST_SERVE_OIDC_CLIENT_SECRET_FILE", "/run/secrets/client")
+    assert options("serve")["oidc_client_secret_file"] == Path("/run/secrets/client")
+
+
 def test_the_store_is_that_of_the_argument_the_environment_or_the_file(
     write: Callable[..., None], holdfast: CommandLine, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,20 @@
 """`holdfast run signal`."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from holdfast import Channel, Engine, workflow
+from holdfast.hosts.wiring.registered_workflows import register_workflows
 from tests.unit.hosts.cli.conftest import CommandLine
+
+number = Channel("number", int)
+
+
+@workflow
+async def asks() -> int:
+    return await number.receive()
 
 
 def test_a_message_reaches_the_function(holdfast: CommandLine) -> None:
@@ -17,6 +29,22 @@ def test_a_message_reaches_the_function(holdfast: CommandLine) -> None:
     assert (
         "channel question, by user ann → 21" in holdfast("run", "show", "shop:engine", "a", "--history").out
     )
+
+
+def test_without_the_code_it_is_checked_by_what_a_worker_has_registered(
+    holdfast: CommandLine, tmp_path: Path, new_sqlite: Callable[[Path], str]
+) -> None:
+    url = new_sqlite(tmp_path / "runs.db")
+    engine = Engine.open(url, workflows=[asks])
+    with engine.sync as sync:
+        sync.start(asks(), id="a")
+        unchecked = holdfast("run", "signal", "--url", url, "a", "number", '"x"', "--json")
+        assert (unchecked.code, unchecked.json["number"]) == (0, 2), "no worker has registered the workflow"
+        register_workflows(engine.core)
+        refused = holdfast("run", "signal", "--url", url, "a", "number", '"x"', "--json")
+        assert refused.error["code"] == "invalid_value"
+        assert "expected integer" in refused.err
+        assert holdfast("run", "signal", "--url", url, "a", "number", "1").code == 0
 
 
 def test_a_pipeline_takes_none(holdfast: CommandLine) -> None:

@@ -55,7 +55,6 @@ def test_a_server_comes_before_the_engine_of_the_environment(
         ("db", "upgrade"),
         ("doctor",),
         ("history", "export", "a"),
-        ("run", "messages", "a"),
         ("run", "show", "a", "--result-of", "check"),
         ("run", "start", "order", "{}", "--config", "check={}"),
     ],
@@ -112,7 +111,7 @@ def test_a_url_at_which_something_else_answers_is_wrong_usage(holdfast: CommandL
     assert "check the URL" in answer.err
 
 
-@pytest.mark.parametrize("words", [("doctor",), ("history", "show", "a"), ("workflow", "list")], ids=" ".join)
+@pytest.mark.parametrize("words", [("doctor",), ("history", "export", "a"), ("db", "status")], ids=" ".join)
 def test_a_command_that_reads_only_a_store_has_no_option_for_a_server(
     holdfast: CommandLine, words: tuple[str, ...]
 ) -> None:

@@ -14,7 +14,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.hosts.http.authentication.authenticator import Authenticator
 from holdfast.hosts.http.authentication.browser_sessions import BrowserSessionSettings
 from holdfast.hosts.http.authentication.cached_rows import CACHED_SECONDS
-from holdfast.hosts.http.authentication.cookies import SessionCookies
+from holdfast.hosts.http.authentication.cookies import OriginCookie
 from holdfast.hosts.http.authentication.csrf import csrf_token, is_csrf_token
 from holdfast.hosts.http.authentication.tokens import Grant, Tokens
 from holdfast.hosts.http.authentication.verified_credentials import VerifiedCredential
@@ -338,7 +338,7 @@ def test_a_duration_that_no_session_can_have_is_refused(name: str, length: timed
 def test_a_cookie_is_bound_to_its_origin(
     scheme: str, root: str, headers: list[tuple[str, str]], start: str, path: str, secure: bool
 ) -> None:
-    cookies = SessionCookies(secure=True)
+    cookies = OriginCookie(secure=True)
     header = cookies.set_header(over(scheme, root, *headers), "value", 60)
     parts = header.split("; ")
 
@@ -350,18 +350,18 @@ def test_a_cookie_is_bound_to_its_origin(
 
 def test_a_cookie_without_tls_is_accepted_from_other_machines_only_if_that_is_wanted() -> None:
     request = over("http", "", PUBLIC)
-    header = SessionCookies(secure=False).set_header(request, "value", 60)
+    header = OriginCookie(secure=False).set_header(request, "value", 60)
     assert header.startswith("holdfast-80=value;")
     assert "Secure" not in header
 
     sent = over("http", "", PUBLIC, ("Cookie", "holdfast-80=value"))
-    assert SessionCookies(secure=False).read(sent) == "value"
-    assert SessionCookies(secure=True).read(sent) is None
-    assert SessionCookies(secure=False).read(over("https", "", *sent.headers.items())) is None
+    assert OriginCookie(secure=False).read(sent) == "value"
+    assert OriginCookie(secure=True).read(sent) is None
+    assert OriginCookie(secure=False).read(over("https", "", *sent.headers.items())) is None
 
 
 def test_servers_below_different_paths_have_different_cookies() -> None:
-    cookies = SessionCookies(secure=True)
+    cookies = OriginCookie(secure=True)
     headers = [cookies.set_header(over("https", root, PUBLIC), "v", 1) for root in ("", "/a", "/a/b")]
 
     assert len({header.partition("=")[0] for header in headers}) == 3

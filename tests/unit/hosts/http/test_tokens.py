@@ -18,8 +18,8 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from holdfast.errors import InvalidArgumentError, InvalidUrlError, UnavailableError
 from holdfast.hosts.http.authentication.authenticator import Authenticator
+from holdfast.hosts.http.authentication.documents import DOCUMENT_MAX
 from holdfast.hosts.http.authentication.key_set import (
-    DOCUMENT_MAX,
     FRESH_SECONDS,
     RETRY_SECONDS,
     UNKNOWN_SECONDS,

@@ -52,7 +52,7 @@ NOT_OVER_HTTP: Mapping[type, frozenset[str]] = {
     SyncRunHandle: frozenset(
         {
             *("core", "log_reader", "output", "row", "submit_update"),  # parts of hosts
-            *("steps", "export_history", "message", "messages"),  # steps are in `details`
+            *("steps", "export_history", "message"),  # steps are in `details`
             "published_reader",
         }
     ),

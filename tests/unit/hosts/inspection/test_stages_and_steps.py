@@ -54,6 +54,15 @@ def test_steps_are_in_the_order_of_their_latest_changes() -> None:
     assert [one.result and one.result.value for one in timed] == [7, 8]
 
 
+def test_the_arguments_of_a_step_in_a_queue_stay_with_it() -> None:
+    found: dict[str, StepDetails] = {}
+    queued = {"call": "1", "step": "x", "queue": "q", "job": 2, "attempt": 1, "max_attempts": 3}
+    add_step(found, row(3, "step.queued", {"order": 7}, **queued))
+    add_step(found, row(4, "step.completed", "done", call="1", step="x", attempt=1, started_at=4 * SECOND))
+    add_step(found, row(5, "step.completed", 8, call="2", step="inline", attempt=1, started_at=5 * SECOND))
+    assert [one.arguments and one.arguments.value for one in found.values()] == [{"order": 7}, None]
+
+
 def test_an_open_step_lasts_until_now() -> None:
     found: dict[str, StepDetails] = {}
     add_step(found, row(3, "step.queued", call="1", step="x", queue="q", job=2, attempt=1, max_attempts=3))

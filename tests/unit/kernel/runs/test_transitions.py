@@ -1,9 +1,11 @@
 """The allowed transitions of statuses: every pair."""
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Final
 
 import attrs
 import pytest
@@ -131,12 +133,16 @@ def _written_unasked(tree: ast.Module) -> Iterator[int]:
         if isinstance(name, ast.Name)
     }
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("evolve"):
+        if not isinstance(node, ast.Call) or not _COPIES.search(ast.unparse(node.func)):
             continue
         for one in node.keywords:
             is_state = one.arg in ("state", "status")
             if is_state and not _is_check(one.value) and ast.unparse(one.value) not in asked:
                 yield one.value.lineno
+
+
+_COPIES: Final = re.compile(r"evolve$|\b_changed_\w+$")
+"""The functions that copy a record with changes: `evolve`, and those that `changer` returns."""
 
 
 def _is_check(value: ast.expr) -> bool:
