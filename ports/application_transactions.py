@@ -1,7 +1,7 @@
 """The port for transactions of the application, in which commands are carried out so that both commit together."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from typing_extensions import TypeVar
 
@@ -9,8 +9,16 @@ from holdfast.ports.persistence import Transaction
 
 R = TypeVar("R")
 
-RunAsync: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
-"""Runs a coroutine function in the event loop of the application, waits for it and returns its result."""
+
+class RunAsync(Protocol):
+    """Runs a coroutine function in the event loop of the application, waits for it and returns its result."""
+
+    def __call__(self, call: Callable[[], Coroutine[Any, Any, R]], /, *, cancellable: bool) -> R:
+        """Run it. CancelledError if the application has cancelled its call.
+
+        Without `cancellable`, the coroutine is not cancelled but runs to its end first.
+        """
+        ...
 
 
 class ApplicationTransaction(Protocol):

@@ -5,8 +5,8 @@ Those of drivers are in the folder of the database. Nothing is imported that the
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sqlalchemy import CursorResult
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session, SessionTransaction
+
+R = TypeVar("R")
 
 TransactionState: TypeAlias = Literal["open", "implicit", "none"]
 """`implicit`: the driver begins a transaction with the next statement that needs one."""
@@ -74,6 +76,11 @@ class ApplicationAccess(Protocol):
     @property
     def excludes_writers(self) -> bool:
         """Whether an open transaction that has written excludes all others that write."""
+        ...
+
+    @property
+    def can_cancel_statements(self) -> bool:
+        """Whether a statement that runs can be cancelled without the loss of locks that it holds."""
         ...
 
     @property
@@ -234,11 +241,11 @@ class _AsyncSqlAlchemy:
         async def name() -> str:
             return (await self._connection()).dialect.name
 
-        return cast("str", self._run_async(name))
+        return self._run(name)
 
     def flush(self) -> None:
         if self._session is not None:
-            self._run_async(self._session.flush)
+            self._run(self._session.flush)
 
     def execute(self, sql: str, parameters: Parameters | Sequence[Row] = NONE, /) -> Executed:
         async def execute() -> Executed:
@@ -248,18 +255,21 @@ class _AsyncSqlAlchemy:
                 return _executed(await connection.exec_driver_sql(statement, arguments))
             return _executed(await connection.execute(statement, arguments))
 
-        return cast("Executed", self._run_async(execute))
+        return self._run(execute)
 
     def transaction(self) -> TransactionState:
         async def state() -> TransactionState:
             raw = await (await self._connection()).get_raw_connection()
             return self._access.state_of(raw.driver_connection)
 
-        return cast("TransactionState", self._run_async(state))
+        return self._run(state)
 
     def after_commit(self, call: Callable[[], None], /) -> None:
         if self._session is not None:
             _after_commit_of(self._session.sync_session, call)
+
+    def _run(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        return self._run_async(call, cancellable=self._access.can_cancel_statements)
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ class TransactionCalls:
     """The calls of an async application in one of its transactions: made in threads, with statements in its event loop.
 
     They take none of the engine's threads for calls, as they may wait for locks of other transactions. A cancelled call
-    is left when its statement was cancelled and its savepoint undone: later, the application may use the connection.
+    returns once its statement has ended and its savepoint is undone: later, the application may use the connection.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class TransactionCalls:
         return application_transaction(core, connection, self._execute)
 
     async def make(self, call: Callable[[], R]) -> R:
-        """Make a call in a thread, to its end. If the caller is cancelled, its statement is cancelled first."""
+        """Make a call in a thread, to its end. If the caller is cancelled, so is its statement, where it can be."""
         statements = _Statements(self._loop)
 
         def make() -> R:
@@ -73,10 +73,10 @@ class TransactionCalls:
             raise cancelled
         return caught.result()
 
-    def _execute(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def _execute(self, call: Callable[[], Coroutine[Any, Any, R]], /, *, cancellable: bool) -> R:
         statements: _Statements | None = getattr(_current, "statements", None)
         assert statements is not None, "a statement of an async connection outside of a call"
-        return statements.execute(call)
+        return statements.execute(call, cancellable=cancellable)
 
 
 _current = threading.local()
@@ -89,38 +89,45 @@ class _Statements:
         self._loop = loop
         # Both are used in the event loop only.
         self._running: asyncio.Task[Any] | None = None
+        self._is_cancellable = False
         self._is_cancelled = False
 
-    def execute(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    def execute(self, call: Callable[[], Coroutine[Any, Any, R]], *, cancellable: bool) -> R:
         """Run a coroutine function in the loop, to its end, and return its result. CancelledError if it is cancelled.
 
         It has ended even then: the next statement, which undoes the savepoint, finds the connection free.
         """
-        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        outcome: concurrent.futures.Future[R] = concurrent.futures.Future()
 
         def begin() -> None:
-            if self._is_cancelled:
-                self._is_cancelled = False
+            if self._take_cancellation():
                 outcome.set_exception(concurrent.futures.CancelledError())
                 return
-            self._running = self._loop.create_task(call())
-            self._running.add_done_callback(lambda task: _hand_over(task, outcome))
+            task = self._loop.create_task(call())
+            self._running, self._is_cancellable = task, cancellable
+            task.add_done_callback(hand_over)
+
+        def hand_over(task: "asyncio.Task[R]") -> None:
+            if task.cancelled():
+                outcome.set_exception(concurrent.futures.CancelledError())
+            elif (error := task.exception()) is not None:
+                outcome.set_exception(error)
+            elif self._take_cancellation():
+                outcome.set_exception(concurrent.futures.CancelledError())
+            else:
+                outcome.set_result(task.result())
 
         self._loop.call_soon_threadsafe(begin)
         return outcome.result()
 
     def cancel(self) -> None:
-        """Cancel the statement that runs, or else the next one. Called in the event loop."""
-        if self._running is None or self._running.done():
+        """Cancel the call: the statement that runs, or else what follows it. Called in the event loop."""
+        if self._running is None or self._running.done() or not self._is_cancellable:
             self._is_cancelled = True
         else:
             self._running.cancel()
 
-
-def _hand_over(task: asyncio.Task[Any], outcome: "concurrent.futures.Future[Any]") -> None:
-    if task.cancelled():
-        outcome.set_exception(concurrent.futures.CancelledError())
-    elif (error := task.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(task.result())
+    def _take_cancellation(self) -> bool:
+        """Return whether the call was cancelled, once: what undoes its savepoint is not cancelled."""
+        was_cancelled, self._is_cancelled = self._is_cancelled, False
+        return was_cancelled

@@ -2,7 +2,7 @@
 
 Every process with code fires, right after it has delivered messages of a topic, and now and then. Messages have numbers
 that never change. So they are read outside of the transaction that starts the run; that transaction checks, under the
-lock of the trigger, that the trigger is still where it was.
+lock of the trigger, that the trigger is still where it was, and selects the messages that it selected.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from holdfast.kernel.pipelines.input_attributes import joined_attributes
 from holdfast.kernel.rules.triggers import trigger_run_id
 from holdfast.kernel.schedules.row_data import start_of
 from holdfast.kernel.topics.selections import is_selected, texts_from
+from holdfast.kernel.topics.trigger_data import trigger_digest
 from holdfast.kernel.values import decode_input
 from holdfast.ports.errors import (
     CommandError,
@@ -120,8 +121,9 @@ class TriggerFirer:
                 if len(messages) < most:
                     break
                 number = commands[-1].next
-            elif (moved := self._moved(row, number)) is not None:
+            elif (moved := self._changed(row, number)) is not None:
                 # The faster host may have read the messages before the last ones had numbers, and it has ended by now.
+                # Or the trigger was updated.
                 entry, row, number = moved, moved.row, moved.row.next_number
                 trigger = self._parse_trigger(row)
             else:
@@ -134,20 +136,20 @@ class TriggerFirer:
 
     def _parse_trigger(self, row: TriggerRow) -> "_Trigger | None":
         try:
-            return _Trigger(row, texts_from(row.selection), start_of(row))
+            return _Trigger(row, texts_from(row.selection), start_of(row), trigger_digest(row))
         except (CommandError, AttributeError, *PARSE_ERRORS) as error:
             # It stays where it is, so that no message is lost: the doctor names it.
             _log.error("trigger %s can't be read: %s", row.name, error)
             return None
 
-    def _moved(self, row: TriggerRow, number: int) -> TriggerEntry | None:
-        """Return a trigger again if another host has moved it on from a number, and it has messages to handle."""
+    def _changed(self, row: TriggerRow, number: int) -> TriggerEntry | None:
+        """Return a trigger again if it was moved on from a number, or updated, and has messages to handle."""
         found = self._core.stores.persistence.read(FindTrigger(row.trigger_name))
         if (
             found is None
             or found.row.paused is not None
-            or found.row.next_number <= number
             or not found.behind
+            or (found.row.next_number == number and trigger_digest(found.row) == trigger_digest(row))
         ):
             return None
         return found
@@ -179,6 +181,7 @@ class TriggerFirer:
                 namespace=row.namespace,
                 trigger=row.name,
                 expected=number,
+                digest=trigger.digest,
                 number=message.number,
                 next=message.number + 1,
                 start=start,
@@ -189,7 +192,13 @@ class TriggerFirer:
         # Without any, they are all gone: those that are stored have a higher number than those that were removed.
         following = max(numbers, default=last) + 1
         if following > number:
-            yield TriggerFire(namespace=row.namespace, trigger=row.name, expected=number, next=following)
+            yield TriggerFire(
+                namespace=row.namespace,
+                trigger=row.name,
+                expected=number,
+                digest=trigger.digest,
+                next=following,
+            )
 
     def _start(self, trigger: "_Trigger", message: TopicMessageRow) -> tuple[RunCreate | None, str]:
         """Return the command that starts the run of a message, or why there can be none."""
@@ -242,6 +251,7 @@ class _Trigger:
     row: TriggerRow
     selected: Mapping[str, str]
     start: RunCreate
+    digest: str
 
     def selects(self, message: TopicMessageRow) -> bool:
         """Whether it selects a message. If the attributes of a message are damaged, it has none."""

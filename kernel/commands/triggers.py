@@ -54,7 +54,7 @@ class TriggerFired(WithFollowUp):
     """Reply to `TriggerFire`."""
 
     handled: bool
-    """Whether the command moved the trigger on; if not, another host did, or it is paused, removed or held up."""
+    """Whether the command moved the trigger on; if not, it was moved, updated, paused or removed before, or is held up."""
     run_id: str | None = None
     """Id of the run that was started or joined."""
     refused: str | None = None
@@ -75,6 +75,8 @@ class TriggerFire(Command[TriggerFired]):
     trigger: str
     expected: int
     """The number that the trigger continues from. If it has moved on since, the command does nothing."""
+    digest: str
+    """Digest of the trigger as the host has read it. If it was updated since, the command does nothing."""
     number: int | None = None
     """The number of the message; None if none of the messages is selected."""
     next: int

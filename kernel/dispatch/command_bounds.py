@@ -136,6 +136,7 @@ TEXTS: Final[Mapping[str, int]] = {
     "type": NAME_MAX,
     "topic": TOPIC_MAX,
     "group": GROUP_MAX,
+    "TriggerFire/digest": NAME_MAX,
     "trigger": NAME_MAX,
     "TriggerFire/refused": _ERROR_MAX,
     "selection": ATTRIBUTES_MAX,

@@ -22,6 +22,7 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.kernel.topics.selections import selection_text
 from holdfast.kernel.topics.trigger_data import (
     MessageOutcome,
+    trigger_digest,
     with_outcome,
 )
 from holdfast.ports.changes import Change, Delete, Insert, Update
@@ -164,6 +165,8 @@ def decide_fire(state: State, command: TriggerFire, now: Micros, ids: Ids) -> De
     """Start the run of a message and move the trigger on; a start that is refused holds up no other message."""
     row = state.tables.triggers.get(_name_of(command))
     if row is None or row.paused is not None or row.next_number != command.expected:
+        return Decision(TriggerFired(handled=False))
+    if trigger_digest(row) != command.digest:
         return Decision(TriggerFired(handled=False))
     if (
         not command.expected

@@ -1,5 +1,7 @@
 """The JSON texts in the row of a trigger."""
 
+import hashlib
+import json
 from typing import Literal, TypeAlias
 
 from holdfast.kernel.schedules.row_data import RECENT_MAX, text_of, values_of
@@ -24,6 +26,12 @@ class MessageOutcome:
     """The id of the run."""
     reason: str = ""
     """Why the start was refused."""
+
+
+def trigger_digest(row: TriggerRow) -> str:
+    """Return the digest of what decides which messages start runs, and which runs: what an update changes."""
+    parts = (row.topic, row.selection, row.since, row.workflow, row.start)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def with_outcome(row: TriggerRow, outcome: MessageOutcome) -> TriggerRow:

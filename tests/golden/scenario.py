@@ -112,6 +112,7 @@ from holdfast.kernel.pipelines.gather_plan import GatherPlan
 from holdfast.kernel.pipelines.plan import Enough, RatePlan, RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.schedules.row_data import timing_of
 from holdfast.kernel.topics.selections import channel_of, selection_text
+from holdfast.kernel.topics.trigger_data import trigger_digest
 from holdfast.ports.actors import Actor
 from holdfast.ports.changes import DeleteJobs, Update
 from holdfast.ports.json import parse
@@ -119,6 +120,7 @@ from holdfast.ports.queries.schedules import FindSchedule
 from holdfast.ports.records.job import LOSSES_MIN
 from holdfast.ports.records.run import GivenOptions
 from holdfast.ports.records.schedule import ScheduleName
+from holdfast.ports.records.trigger import TriggerName
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.world import (
@@ -231,17 +233,23 @@ def _triggers_fire(world: World) -> None:
         world.do(TopicPublish(message=message, id=name))
     world.do(TopicDeliver(topic="orders"))
     run = attrs.evolve(start, input=payload({"n": 1}), id="ship/orders/1", if_exists="return")
-    fire = TriggerFire(trigger="ship", expected=1, number=1, next=2, start=run)
+    digest = _digest_of_trigger(world)
+    fire = TriggerFire(trigger="ship", expected=1, digest=digest, number=1, next=2, start=run)
     world.do(fire)
     world.do(fire)
-    world.do(TriggerFire(trigger="ship", expected=2, number=2, next=3, refused="a wrong type"))
+    world.do(TriggerFire(trigger="ship", expected=2, digest=digest, number=2, next=3, refused="a wrong type"))
     world.do(TriggerPause(trigger="ship", reason="for a while"))
     world.do(TriggerResume(trigger="ship", skip=True))
-    world.do(TriggerFire(trigger="ship", expected=4, next=5))
+    world.do(TriggerFire(trigger="ship", expected=4, digest=digest, next=5))
+    world.do(TriggerFire(trigger="ship", expected=4, digest=_digest_of_trigger(world), next=5))
     world.do(attrs.evolve(put, since=0))
     world.do(TriggerRemove(trigger="ship"))
     world.do(TopicRemove(topic="orders", limit=2))
     world.do(TopicRemove(topic="orders"))
+
+
+def _digest_of_trigger(world: World) -> str:
+    return trigger_digest(world.tables().triggers[TriggerName("default", "ship")])
 
 
 def _workflows_are_registered(world: World) -> None:

@@ -30,6 +30,12 @@ TRIGGERS: Final = (
         Edit(RULE, " or row.next_number != command.expected:", ":"),
     ),
     _mutant(
+        "trigger-fires-by-its-former-selection",
+        "A host that has read a trigger before its update moves it past messages that it selects now.",
+        ("X7",),
+        Edit(RULE, "    if trigger_digest(row) != command.digest:\n", "    if False:\n"),
+    ),
+    _mutant(
         "trigger-fires-for-earlier-messages",
         "A trigger starts runs for messages that were published before it begins.",
         ("X7",),

@@ -50,6 +50,7 @@ class PostgresApplicationAccess:
 
     vendor: str = "postgresql"
     excludes_writers: bool = False
+    can_cancel_statements: bool = True
     store_id_sql: str = "SELECT id || ' in database ' || current_database() FROM holdfast_store"
 
     def driver_connection(self, given: object, run_async: RunAsync | None, /) -> ApplicationConnection | None:
@@ -204,7 +205,7 @@ class _Async:
                 rows = [] if cursor.description is None else await cursor.fetchall()
                 return rows, cursor.rowcount
 
-        return cast("Executed", self._run_async(execute))
+        return self._run_async(execute, cancellable=True)
 
     def transaction(self) -> TransactionState:
         return "implicit"

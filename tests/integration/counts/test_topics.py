@@ -21,9 +21,12 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.topics.selections import channel_of, group_channel_of, selection_text
+from holdfast.kernel.topics.trigger_data import trigger_digest
 from holdfast.ports.changes import Insert
 from holdfast.ports.errors import CommandError
+from holdfast.ports.queries.triggers import FindTrigger
 from holdfast.ports.records.topic import SubscriptionRow
+from holdfast.ports.records.trigger import TriggerName
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
 from holdfast.testing.clock import ManualClock
@@ -95,6 +98,7 @@ class Host:
                 namespace=self.namespace,
                 trigger="ship",
                 expected=number,
+                digest=self._digest(),
                 number=number,
                 next=number + 1,
                 start=start,
@@ -104,6 +108,10 @@ class Host:
             answers = self.kernel.dispatch_many(commands)
         assert not [one for one in answers if isinstance(one, CommandError)]
         return sent
+
+    def _digest(self) -> str:
+        entry = self.store.read(FindTrigger(TriggerName(self.namespace, "ship")))
+        return "" if entry is None else trigger_digest(entry.row)
 
     def wait_for_others(self, number: int) -> None:
         """Store subscriptions of runs that wait for other messages."""

@@ -727,6 +727,30 @@ def test_a_cancelled_call_stores_nothing_and_leaves_the_connection_to_its_applic
     assert seats.taken == sorted(f"kept{number}" for number in range(12))
 
 
+@pytest.mark.parametrize("pair", [("sqlite", "AsyncSession"), ("sqlite", "AsyncConnection")])
+def test_a_cancelled_call_leaves_the_transaction_open_where_statements_run_to_their_end(
+    pair: tuple[str, str], url: str, engine: Engine, seats: Seats
+) -> None:
+    """A connection that SQLAlchemy drops holds its lock until it is collected, so no other could write for a while."""
+    finished: set[str] = set()
+    with opened(pair[1], url) as given:
+        for number in range(12):
+            book(given, seats, f"before{number}")
+
+            async def start(number: int = number) -> None:
+                async with asyncio.timeout(0.0005 * number):
+                    await engine.within(given.connection).start(note("x" * 300_000), id=f"run{number}")
+
+            with contextlib.suppress(TimeoutError):
+                given.run(start)
+                finished.add(f"run{number}")
+            book(given, seats, f"after{number}")
+        given.commit()
+    assert len(finished) < 10
+    assert set(seats.taken) == {f"{when}{number}" for when in ("before", "after") for number in range(12)}
+    assert finished <= set(ids(engine))  # a call that was cancelled at its very end is stored
+
+
 _POSTGRES_ASYNC: Final = pytest.mark.parametrize(
     "pair", [pytest.param(("postgres", kind), marks=pytest.mark.service, id=kind) for kind in sorted(ASYNC)]
 )

@@ -21,6 +21,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.topics import Topic
 from holdfast.kernel.authoring.triggers import Trigger
 from holdfast.kernel.commands import Command, TriggerFire, TriggerResume
+from holdfast.kernel.topics.trigger_data import trigger_digest
 from holdfast.ports.changes import Update
 from holdfast.ports.errors import (
     DefinitionError,
@@ -30,6 +31,7 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
 )
 from holdfast.ports.persistence import Transaction
+from holdfast.ports.queries.triggers import FindTrigger
 from holdfast.ports.records.trigger import TriggerName
 from holdfast.ports.tables import TRIGGERS
 from tests.integration.hosts.conftest import OpenEngine
@@ -295,13 +297,22 @@ async def test_a_host_that_was_overtaken_handles_the_messages_that_the_faster_on
         await published(engine, "a", country="fr")
         await published(engine, "b", "c")
         core, dispatched = engine.core, list[int]()
+        entry = core.stores.persistence.read(FindTrigger(TriggerName(core.namespace, "ship-nz")))
+        assert entry is not None
+        passing_over = TriggerFire(
+            namespace=core.namespace,
+            trigger="ship-nz",
+            expected=1,
+            digest=trigger_digest(entry.row),
+            next=2,
+        )
         core.kernel.dispatch(TriggerResume(namespace=core.namespace, trigger="ship-nz"))
         dispatch_many = core.kernel.dispatch_many
 
         def overtaken(commands: Sequence[Command[Any]]) -> list[Any]:
             dispatched.append(len(commands))
             if len(dispatched) == 1:
-                dispatch_many([TriggerFire(namespace=core.namespace, trigger="ship-nz", expected=1, next=2)])
+                dispatch_many([passing_over])
             return dispatch_many(commands)
 
         monkeypatch.setattr(core.kernel, "dispatch_many", overtaken)
@@ -309,6 +320,37 @@ async def test_a_host_that_was_overtaken_handles_the_messages_that_the_faster_on
         assert dispatched == [2, 2]
         assert await ids(engine) == ["ship-nz/orders/2", "ship-nz/orders/3"]
         assert (await engine.triggers.get("ship-nz")).next_number == 4
+
+
+async def test_a_host_that_selected_messages_before_an_update_selects_them_again(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has passed over a message that the trigger selects now."""
+    engine = open_engine(ship)
+    async with engine:
+        await engine.triggers.put(SHIP)
+        await engine.triggers.pause("ship-nz")
+        await published(engine, "a", country="fr")
+        await published(engine, "b", "c")
+        core, dispatched = engine.core, list[int]()
+        core.kernel.dispatch(TriggerResume(namespace=core.namespace, trigger="ship-nz"))
+        dispatch_many = core.kernel.dispatch_many
+
+        def update(tx: Transaction) -> None:
+            (row,) = tx.get(TRIGGERS, [TriggerName(core.namespace, "ship-nz")])
+            assert row is not None
+            tx.apply([Update(attrs.evolve(row, selection="{}"))])
+
+        def updated(commands: Sequence[Command[Any]]) -> list[Any]:
+            if not dispatched:
+                core.stores.persistence.transact(update)
+            dispatched.append(len(commands))
+            return dispatch_many(commands)
+
+        monkeypatch.setattr(core.kernel, "dispatch_many", updated)
+        assert not TriggerFirer(core).fire()
+        assert dispatched == [2, 3]
+        assert await ids(engine) == [f"ship-nz/orders/{number}" for number in (1, 2, 3)]
 
 
 async def test_the_messages_of_a_process_without_the_code_wait_for_one_that_has_it(

@@ -135,9 +135,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.TriggerFire(trigger="t", expected=3, number=4, next=5, refused="why"),
+        c.TriggerFire(trigger="t", expected=3, digest="d", number=4, next=5, refused="why"),
         (
-            '{"expected":3,"idempotency_key":null,"namespace":"default","next":5,"number":4,"refused":"why","'
+            '{"digest":"d","expected":3,"idempotency_key":null,"namespace":"default","next":5,"number":4,"refused":"why","'
             'start":null,"trigger":"t","type":"trigger.fire"}'
         ),
     ),

@@ -94,6 +94,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.kernel.rules.registry import RULES
 from holdfast.kernel.schedules.row_data import timing_of
+from holdfast.kernel.topics.trigger_data import trigger_digest
 from holdfast.ports.errors import (
     IdempotencyConflictError,
     InvalidCommandError,
@@ -104,6 +105,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import PendingDeliveries
 from holdfast.ports.records.job import PassOver
+from holdfast.ports.records.trigger import TriggerName
 from holdfast.ports.records.values import Payload
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import (
@@ -183,7 +185,8 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield TopicDeliver(topic="t")
     start = RunCreate(workflow="w", input=Payload(inline="null"))
     yield TriggerPut(trigger="t", topic="t", start=start)
-    yield TriggerFire(trigger="t", expected=1, number=1, next=2, start=start)
+    digest = trigger_digest(world.tables().triggers[TriggerName("default", "t")])
+    yield TriggerFire(trigger="t", expected=1, digest=digest, number=1, next=2, start=start)
     yield TriggerPause(trigger="t")
     yield TriggerResume(trigger="t")
     yield TriggerRemove(trigger="t")

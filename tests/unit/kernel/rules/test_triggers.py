@@ -19,7 +19,7 @@ from holdfast.kernel.commands import (
     TriggerResume,
 )
 from holdfast.kernel.schedules.row_data import RECENT_MAX, OperatorChange, values_of
-from holdfast.kernel.topics.trigger_data import MessageOutcome
+from holdfast.kernel.topics.trigger_data import MessageOutcome, trigger_digest
 from holdfast.ports.errors import InvalidCommandError, TriggerNotFoundError, UnknownWorkflowError
 from holdfast.ports.records.trigger import TriggerName, TriggerRow
 from holdfast.ports.records.values import Payload
@@ -44,11 +44,24 @@ def publish(world: World, *names: str) -> None:
     world.do(TopicDeliver(topic="orders"))
 
 
-def fire(world: World, number: int, *, expected: int | None = None, start: RunCreate = START) -> TriggerFired:
+def digest_of(world: World) -> str:
+    row = world.tables().triggers.get(TriggerName("default", "ship"))
+    return "" if row is None else trigger_digest(row)
+
+
+def fire(
+    world: World,
+    number: int,
+    *,
+    expected: int | None = None,
+    digest: str | None = None,
+    start: RunCreate = START,
+) -> TriggerFired:
     run = attrs.evolve(start, id=f"ship/orders/{number}", if_exists="return", input=payload(number))
     command = TriggerFire(
         trigger="ship",
         expected=number if expected is None else expected,
+        digest=digest_of(world) if digest is None else digest,
         number=number,
         next=number + 1,
         start=run,
@@ -76,6 +89,47 @@ def test_a_command_that_comes_again_or_late_changes_nothing(world: World) -> Non
         assert not fire(world, 3, expected=3).handled
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"selection": "{}"},
+        {"topic": "other"},
+        {"since": 0},
+        {"start": attrs.evolve(START, priority=7)},
+        {"start": attrs.evolve(START, workflow="v")},
+    ],
+)
+def test_a_host_that_has_read_the_trigger_before_its_update_starts_nothing(changed: dict[str, Any]) -> None:
+    """It has passed over messages that the trigger selects now, or its start is that of before."""
+    world = World(pipeline(stage("a")), pipeline(stage("a"), workflow="v"))
+    world.do(PUT)
+    read = digest_of(world)
+    world.do(attrs.evolve(PUT, **changed))
+    assert trigger(world).next_number == 1
+    with world.unchanged():
+        assert not fire(world, 1, digest=read).handled
+        assert not world.do(TriggerFire(trigger="ship", digest=read, expected=1, next=9)).handled
+    assert fire(world, 1).handled
+
+
+def test_a_host_that_has_read_the_trigger_before_it_skipped_messages_starts_nothing(world: World) -> None:
+    world.do(PUT)
+    read = digest_of(world)
+    world.wait(1)
+    world.do(TriggerPause(trigger="ship"))
+    world.do(TriggerResume(trigger="ship", skip=True))
+    assert not fire(world, 1, digest=read).handled
+
+
+def test_a_pause_and_other_runs_leave_the_digest_as_it_is(world: World) -> None:
+    world.do(PUT)
+    read = digest_of(world)
+    fire(world, 1)
+    world.do(TriggerPause(trigger="ship"))
+    world.do(TriggerResume(trigger="ship"))
+    assert fire(world, 2, digest=read).handled
+
+
 def test_a_run_that_was_removed_is_not_started_again(world: World) -> None:
     """The position of the trigger counts, not the run."""
     world.do(PUT)
@@ -86,7 +140,7 @@ def test_a_run_that_was_removed_is_not_started_again(world: World) -> None:
 
 def test_what_is_not_selected_is_passed_over(world: World) -> None:
     world.do(PUT)
-    assert world.do(TriggerFire(trigger="ship", expected=1, next=40)).handled
+    assert world.do(TriggerFire(trigger="ship", digest=digest_of(world), expected=1, next=40)).handled
     assert (trigger(world).next_number, outcomes(world)) == (40, [])
 
 
@@ -97,7 +151,9 @@ def test_a_trigger_never_goes_back(world: World, number: int | None, next_number
         world.unchanged(),
         pytest.raises(InvalidCommandError, match="the trigger continues after the message"),
     ):
-        world.do(TriggerFire(trigger="ship", expected=1, number=number, next=next_number))
+        world.do(
+            TriggerFire(trigger="ship", digest=digest_of(world), expected=1, number=number, next=next_number)
+        )
 
 
 def test_a_run_that_exists_is_not_started_again(world: World) -> None:
@@ -112,7 +168,11 @@ def test_a_start_that_is_refused_is_noted_and_the_next_one_starts(world: World) 
     refused = fire(world, 1, start=attrs.evolve(START, deadline=-1))
     assert refused.handled
     assert "deadline is -1" in (refused.refused or "")
-    said = world.do(TriggerFire(trigger="ship", expected=2, number=2, next=3, refused="a wrong type"))
+    said = world.do(
+        TriggerFire(
+            trigger="ship", digest=digest_of(world), expected=2, number=2, next=3, refused="a wrong type"
+        )
+    )
     assert said.refused == "a wrong type"
     fire(world, 3)
     assert (trigger(world).refused, trigger(world).started) == (2, 1)
