@@ -54,7 +54,7 @@ class TriggerFired(WithFollowUp):
     """Reply to `TriggerFire`."""
 
     handled: bool
-    """Whether the command moved the trigger on; if not, it was moved, updated, paused or removed before, or is held up."""
+    """Whether the trigger has moved on. If not, it had been moved, updated, paused or removed before, or is held up."""
     run_id: str | None = None
     """Id of the run that was started or joined."""
     refused: str | None = None

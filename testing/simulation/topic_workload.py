@@ -275,8 +275,20 @@ def _actions_on_triggers(draw: Random, triggers: Sequence[Trigger[str]]) -> Iter
     for one in triggers:
         at = draw.randrange(15 * _SECOND)
         yield ClientAction(at=at, what=f"put {one.name}", do=partial(_put, one))
-        for what in draw.choice(((), ("pause", "resume"), ("pause", "skip"), ("change",), ("again",))):
-            at += draw.randrange(_SECOND, 12 * _SECOND)
+        acts = (
+            (),
+            ("pause", "resume"),
+            ("pause", "skip"),
+            ("change",),
+            ("again",),
+            ("again", "change at once"),
+        )
+        for what in draw.choice(acts):
+            at += (
+                draw.randrange(_SECOND // 5)
+                if what == "change at once"
+                else draw.randrange(_SECOND, 12 * _SECOND)
+            )
             do = partial(_act_on_trigger, one, what)
             yield ClientAction(at=at, what=f"{what} {one.name}", do=do)
 
@@ -297,7 +309,7 @@ def _act_on_trigger(trigger: Trigger[str], what: str, engine: SyncEngine) -> obj
                 return engine.triggers.resume(trigger.name).state
             case "skip":
                 return engine.triggers.resume(trigger.name, skip=True).state
-            case "change":
+            case "change" | "change at once":
                 return engine.triggers.put(attrs.evolve(trigger, since=None, priority=3)).name
             case _:
                 return engine.triggers.put(attrs.evolve(trigger, since=instant(0))).name

@@ -1,6 +1,7 @@
 """The ledger of triggers: each message that a trigger selects starts one run, and no other message does (X7, X8).
 
-- X7: the commit that moves a trigger past messages starts, or joins, the run of each that it selects, and of no other.
+- X7: the commit that moves a trigger past messages starts, or joins, the run of each that it selects, and of no other,
+  with the start that the trigger has by then.
   A trigger moves on message by message: it goes back only when it begins anew. Then messages may be gone that it had
   passed before, between others that are kept for a group; X6 is that none goes which a trigger has not passed.
 - X8: in the end, no trigger is behind its topic, unless it is paused.
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from holdfast.kernel.commands import TriggerPut, TriggerResume
 from holdfast.kernel.invariants import Violation
 from holdfast.kernel.rules.triggers import trigger_run_id
-from holdfast.kernel.schedules.row_data import values_of
+from holdfast.kernel.schedules.row_data import start_of, values_of
 from holdfast.kernel.topics.selections import is_selected, texts_from
 from holdfast.kernel.topics.trigger_data import MessageOutcome
 from holdfast.ports.changes import Insert, Update
@@ -36,7 +37,7 @@ class TriggerLedger:
     def before(self, tables: Tables, commit: Commit, messages: Messages) -> Iterator[Violation]:
         """Check a commit; `tables` are the rows before it."""
         new = {
-            change.record.name
+            change.record.name: change.record
             for change in commit.changes
             if isinstance(change, Insert) and isinstance(change.record, Run)
         }
@@ -55,7 +56,7 @@ class TriggerLedger:
                 yield Violation("X7", after.name, what)
             explained |= {RunName(after.namespace, one.run) for one in handled.values() if one.run}
         names = {row.name for row in tables.triggers.values()}
-        for run in sorted(new - explained):
+        for run in sorted(new.keys() - explained):
             if run.id.split("/")[0] in names and tables.run_named(run) is None:
                 yield Violation("X7", run.id, "was started, but no trigger has moved past its message")
 
@@ -66,7 +67,7 @@ class TriggerLedger:
         after: TriggerRow,
         messages: Messages,
         handled: Mapping[int, MessageOutcome],
-        new: set[RunName],
+        new: Mapping[RunName, Run],
     ) -> Iterator[str]:
         if after.next_number < before.next_number:
             yield f"went back from {before.next_number} to {after.next_number}"
@@ -90,6 +91,8 @@ class TriggerLedger:
             name = RunName(after.namespace, one.run)
             if one.outcome == "started" and name not in new:
                 yield f"counts {one.run} as started for message {number}, but the commit does not start it"
+            if one.outcome == "started" and name in new and not _is_started_by(before, new[name]):
+                yield f"started {one.run} for message {number} as it was before its update"
             if one.outcome == "existing" and tables.run_named(name) is None:
                 yield f"counts {one.run} as existing for message {number}, but it does not exist"
             if one.run != trigger_run_id(after.name, after.topic, number):
@@ -100,6 +103,10 @@ class TriggerLedger:
         for row in tables.triggers.values():
             if row.paused is None and behind(tables, row):
                 yield f"X8: trigger {row.name} is behind its topic: {behind(tables, row)} messages"
+
+
+def _is_started_by(row: TriggerRow, run: Run) -> bool:
+    return start_of(row).priority in (None, run.priority)
 
 
 def behind(tables: Tables, row: TriggerRow) -> int:
@@ -120,7 +127,9 @@ def _handled(before: TriggerRow, after: TriggerRow) -> dict[int, MessageOutcome]
 
 
 def _is_stored(tables: Tables, message: TopicMessageRow) -> bool:
-    return MessageName(message.namespace, message.topic, message.id) in tables.topic_messages
+    # Once it is gone, a message with its id may be published again.
+    found = tables.topic_messages.get(MessageName(message.namespace, message.topic, message.id))
+    return found is not None and found.number == message.number
 
 
 def _selects(row: TriggerRow, message: TopicMessageRow) -> bool:
