@@ -18,12 +18,13 @@ JOBS ?= 1
 MINUTES ?= 60
 RUNS ?= 100000
 QUEUED ?= 10000
+CASES ?= 10000
 
 # Keep compiled modules, even if the environment disables that: every test worker imports all of the tests, and tests
 # start processes that import Holdfast again. Collecting the tests takes 6 seconds with compiled modules, 16 without.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test test-slow test-full chaos check lint types imports purity audit format bench bench-server bench-peers bench-page soak simulate mutants mutants-tests coverage screenshots chromium clean
+.PHONY: help demo serve test test-slow test-full chaos check lint types imports purity audit format bench bench-server bench-peers bench-page fuzz-server soak simulate mutants mutants-tests coverage screenshots chromium clean
 
 help:
 	@echo 'make demo           run the demo pipeline, which kills its own worker'
@@ -42,6 +43,7 @@ help:
 	@echo 'make bench          run the benchmarks'
 	@echo 'make bench-server   benchmark the HTTP server [RUNS=1000000] [QUEUED=100000]'
 	@echo 'make bench-peers    benchmark Holdfast beside other engines, on one server'
+	@echo 'make fuzz-server    send generated requests to a server that runs [CASES=10000] [FIRST=1]'
 	@echo 'make soak           run one worker at half of its maximum rate [MINUTES=60]'
 	@echo 'make bench-page     rewrite the tables and plots of the documentation from bench-peers and soak'
 	@echo 'make screenshots    save an image of each page of the dashboard in .cache/screenshots'
@@ -114,6 +116,9 @@ bench: .venv/.tools .cache/postgres/.ready
 
 bench-server: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks.server --runs $(RUNS) --jobs $(QUEUED)
+
+fuzz-server: .venv/.tools
+	$(BIN)/python -m tests.fuzz_server --cases $(CASES) --seed $(FIRST)
 
 simulate: .venv/.tools
 	set -e; for workload in $(WORKLOAD); do $(BIN)/python -m holdfast.testing.simulation --workload $$workload \
