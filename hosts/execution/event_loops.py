@@ -116,6 +116,21 @@ def caller_into_loop() -> Callable[[Callable[[], object]], None]:
     return call
 
 
+def has_ended(loop: Any) -> bool:
+    """Whether nothing runs in an event loop any more, given its native token of anyio."""
+    if isinstance(loop, asyncio.AbstractEventLoop):
+        return loop.is_closed()
+    try:
+        loop.run_sync_soon(_do_nothing)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _do_nothing() -> None:
+    pass
+
+
 def event_for_thread() -> "tuple[Event, Callable[[], None]]":
     """Return an event of the current loop, and a function that sets it, usable in any thread.
 

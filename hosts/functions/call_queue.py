@@ -8,16 +8,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import partial
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
 import attrs
-from anyio import CancelScope
-from anyio.lowlevel import RunVar
+from anyio import CancelScope, lowlevel
 
-from holdfast.hosts.execution.event_loops import CurrentLoop, Event, caller_into_loop
+from holdfast.hosts.execution.event_loops import CurrentLoop, Event, caller_into_loop, has_ended
 from holdfast.hosts.execution.threads import context_of_no_loop, start_in_thread
 from holdfast.hosts.functions import stall_watchdog
 from holdfast.kernel.dispatch.kernel import Kernel
@@ -288,18 +287,31 @@ class _Batch(Generic[T]):
 
 
 class PerEventLoop(Generic[T]):
-    """One object for each kernel in each event loop. `make` creates it, on the thread of the loop."""
+    """One object for each kernel in each event loop. `make` creates it, on the thread of the loop.
 
-    def __init__(self, name: str, make: Callable[[], T]) -> None:
+    The objects refer to their loop, so weak references to loops would keep both. Loops that have ended are forgotten
+    when the next one comes.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._known: RunVar[WeakKeyDictionary[Kernel, T]] = RunVar(name)
+        self._known: dict[object, WeakKeyDictionary[Kernel, T]] = {}
+        self._lock = Lock()
 
     def of(self, kernel: Kernel) -> T:
         """Return the object of a kernel in the running loop."""
-        try:
-            known = self._known.get()
-        except LookupError:
-            self._known.set(known := WeakKeyDictionary())
+        loop = lowlevel.current_token().native_token
+        known = self._known.get(loop)
+        if known is None:
+            self.forget_ended()
+            with self._lock:
+                known = self._known[loop] = WeakKeyDictionary()
         if kernel not in known:
             known[kernel] = self._make()
         return known[kernel]
+
+    def forget_ended(self) -> None:
+        """Forget the objects of loops that have ended."""
+        with self._lock:
+            for loop in [one for one in self._known if has_ended(one)]:
+                del self._known[loop]

@@ -209,4 +209,4 @@ class Shared:
     recorder: Recorder = attrs.field(factory=Recorder)
 
 
-shared_here: Final[PerEventLoop[Shared]] = PerEventLoop("holdfast_drivers", Shared)
+shared_here: Final[PerEventLoop[Shared]] = PerEventLoop(Shared)

@@ -75,7 +75,7 @@ from holdfast.kernel.functions.publications import Publications
 from holdfast.kernel.functions.replies import Replies
 from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.functions.sagas import Compensations
-from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer
+from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer, forget_scopes
 from holdfast.kernel.functions.updates import Updates
 from holdfast.ports.errors import (
     InvalidValueError,
@@ -385,6 +385,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._tasks, self._generators = [], []
 
     def _close_all(self) -> None:
+        unfinished = [task for task in self._tasks if not task.done()]
         with _InThread(self), self._in_turn():
             for task in self._tasks:
                 cast("Any", task)._log_destroy_pending = False
@@ -395,6 +396,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             for generator in self._generators:
                 _close(_closing(generator), generator)
             self._ready.clear()
+        forget_scopes(unfinished)
 
     @property
     def has_only_requests(self) -> bool:

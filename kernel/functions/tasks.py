@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from typing import Any, Final, Protocol, Self, TypeVar, cast
 
@@ -19,6 +19,18 @@ _OF_THREADS: Final = "WorkerThread.stop"
 
 _OF_SCOPES: Final = "_deliver_cancellation"
 """The function in which anyio cancels tasks. Afterwards it always has the loop call it again."""
+
+
+def forget_scopes(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Make anyio forget tasks that will never run again.
+
+    anyio keeps the cancel scope of each task by a weak reference to the task. But the scope refers to the task: one
+    that was not left would keep the task for ever, with everything to which its code refers.
+    """
+    states = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", None)
+    if states is not None:
+        for task in tasks:
+            states.pop(task, None)
 
 
 class CancelsTogether(Protocol):

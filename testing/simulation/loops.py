@@ -5,8 +5,10 @@ It has callbacks, timers and tasks but no I/O: replace the I/O of a body by a st
 
 import asyncio
 import contextvars
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -14,6 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import TypeVarTuple, Unpack, override
 
+from holdfast.kernel.functions.tasks import forget_scopes
 from holdfast.testing.simulation.fibers import Process, SpinningError, WakeSignal
 
 T = TypeVar("T")
@@ -42,6 +45,16 @@ class _Task(asyncio.Task[Any]):
         return self is other
 
 
+def close_tasks() -> None:
+    """Close the coroutines of crashed processes that are within a cancel scope of anyio, which would keep them."""
+    states: Iterable[object] = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", ())
+    tasks = [one for one in states if isinstance(one, _Task)]
+    forget_scopes(tasks)
+    for task in tasks:
+        with suppress(RuntimeError):  # a scope can't be left outside of its task
+            cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """An event loop that runs one coroutine to its end. Use it once."""
 
@@ -52,6 +65,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timer_numbers = count()
         self._is_running = False
+        self._is_over = False
         self._asyncgens: list[Any] = []
         self._turned_at = -1
         self._turns = 0
@@ -69,6 +83,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._turn()
         finally:
             self._is_running = False
+            self._is_over = True
             asyncio._set_running_loop(former)
         self._process.check()
         return task.result()
@@ -179,8 +194,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     @override
     def is_closed(self) -> bool:
-        """Return False: the loop is never closed."""
-        return False
+        """Whether its coroutine has ended, or its process has crashed."""
+        return self._is_over or self._process.is_crashed
 
     @override
     def get_debug(self) -> bool:

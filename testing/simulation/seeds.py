@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from random import Random
 
@@ -14,6 +14,7 @@ from holdfast.ports.persistence import Persistence
 from holdfast.testing.simulation.faults import FaultKind, Faults, FaultSchedule, FiredFault, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError, SpinningError
 from holdfast.testing.simulation.final_checks import wasted_work, wrong_at_end
+from holdfast.testing.simulation.loops import close_tasks
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.worlds import World
 
@@ -79,11 +80,12 @@ def simulate_seed(
         drawn = draw_strengths(Random(f"{seed}/strengths"))
         faults = Faults(drawn if strengths is None else strengths, schedule or FaultSchedule(), START)
         world = _world(seed, make, faults, store)
-        outcome = _played(seed, world)
+        with closing(world):
+            outcome = _played(seed, world)
         if outcome.exit or not wastes_nothing:
             return outcome
-        again = _world(seed, make, Faults({}, FaultSchedule(), START), store)
-        return _faultless(seed, again, outcome)
+        with closing(_world(seed, make, Faults({}, FaultSchedule(), START), store)) as again:
+            return _faultless(seed, again, outcome)
 
 
 def _world(
@@ -157,7 +159,7 @@ def _quiet() -> Generator[None]:
 def without_garbage_collection() -> Generator[None]:
     """Disable the garbage collector: a world becomes garbage all at once, and until then collections are wasted.
 
-    At the end, evict the functions of crashed processes, which nothing else would.
+    At the end, evict the functions of crashed processes and close their tasks, which nothing else would.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -166,5 +168,6 @@ def without_garbage_collection() -> Generator[None]:
         yield
     finally:
         evict_all(besides=others)
+        close_tasks()
         if was_enabled:
             gc.enable()

@@ -15,16 +15,17 @@ from holdfast.hosts.http.request_forms import PAGES
 def problem_page(problem: Problem, request: Request, root: str) -> bytes:
     """Return the page of a problem, with a link back to the page from which the request came."""
     faults = [el("li", el("code", one.path), f": {one.message}") for one in problem.errors]
-    detail = None if faults else el("p", problem.detail)
+    detail = None if faults or not problem.detail else el("p", problem.detail)
     request_id = None
     if problem.request_id is not None:
         request_id = el(
             "p", "The log of the server has the cause under ", el("code", problem.request_id), "."
         )
+    causes = [one for one in (detail, el("ul", faults) if faults else None, request_id) if one is not None]
     content = el(
         "main",
         el("h1", problem.title),
-        notice("bad", detail, el("ul", faults) if faults else None, request_id, role="alert"),
+        notice("bad", *causes, role="alert") if causes else None,
         el("p", el("a", "Back", href=_back(request, root)), class_="pages"),
         el("p", f"{problem.status} · {problem.code}", class_="note"),
         id="main",

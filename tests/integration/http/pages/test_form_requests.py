@@ -222,6 +222,8 @@ async def test_a_browser_gets_a_problem_as_a_page(engine: Engine) -> None:
         assert program.headers["content-type"] == "application/problem+json"
         missing = await person.get("/ui/nothing")
         assert (missing.status_code, missing.headers["content-type"].partition(";")[0]) == (404, "text/html")
+        assert 'role="alert"' not in missing.text  # there is nothing to say beside the title
+        assert 'role="alert"' in page.text
 
 
 @pytest.mark.parametrize("mount", ["", "/a/b"])

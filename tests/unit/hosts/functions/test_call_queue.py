@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio import CancelScope, create_task_group
+from anyio import CancelScope, create_task_group, lowlevel
 
 from holdfast.hosts.functions import stall_watchdog
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
@@ -236,10 +236,40 @@ async def test_each_kernel_has_its_own_for_as_long_as_it_is_there() -> None:
 
     one: Any = Kernel()
     other: Any = Kernel()
-    here: PerEventLoop[list[int]] = PerEventLoop("test_gathering", list[int])
+    here: PerEventLoop[list[int]] = PerEventLoop(list[int])
     assert here.of(one) is here.of(one)
     assert here.of(one) is not here.of(other)
     gone = weakref.ref(one)
     del one
     gc.collect()
     assert gone() is None
+
+
+class OfLoop:
+    """An object that refers to its loop, as those of drivers do."""
+
+    def __init__(self) -> None:
+        self.loop = lowlevel.current_token().native_token
+
+
+async def test_the_objects_of_a_loop_that_has_ended_are_forgotten_with_the_next_one(
+    anyio_backend_name: str,
+) -> None:
+    class Kernel:
+        pass
+
+    kernel: Any = Kernel()
+    each: PerEventLoop[OfLoop] = PerEventLoop(OfLoop)
+    known = list[weakref.ref[OfLoop]]()
+
+    async def use() -> None:
+        known.append(weakref.ref(each.of(kernel)))
+
+    def run() -> None:
+        for _ in range(3):
+            anyio.run(use, backend=anyio_backend_name)
+
+    await anyio.to_thread.run_sync(run)
+    each.of(kernel)
+    gc.collect()
+    assert [one() for one in known] == [None] * 3

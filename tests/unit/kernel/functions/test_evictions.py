@@ -2,8 +2,11 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator
+from typing import cast
 
+import anyio
 import pytest
 
 from holdfast.kernel.authoring.functions import now, sleep_until, workflow
@@ -117,3 +120,29 @@ def test_what_only_a_workflow_can_say_is_refused_elsewhere() -> None:
         now()
     with pytest.raises(RuntimeError, match="sleep_until"):
         asyncio.run(sleep_until(None))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+WAITING: list["weakref.ref[asyncio.Task[None]]"] = []
+
+
+@workflow
+async def waits_in_scopes() -> None:
+    async def wait() -> None:
+        WAITING.append(weakref.ref(cast("asyncio.Task[None]", asyncio.current_task())))
+        with anyio.move_on_after(10):
+            await effect("in a task")
+
+    WAITING.append(weakref.ref(cast("asyncio.Task[None]", asyncio.current_task())))
+    with anyio.move_on_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await effect("in a scope")
+
+
+def test_what_waits_in_a_scope_of_anyio_is_freed() -> None:
+    machine = new_machine(waits_in_scopes())
+    machine.begin()
+    machine.evict()
+    del machine
+    gc.collect()
+    assert [task() for task in WAITING] == [None, None]
