@@ -38,7 +38,8 @@ Not pretty, and why it stays:
 - Private parts of asyncio are used: the running loop, `Handle._run`, and flags of tasks and timers. There is no public
   way to run a loop in steps. Tests on each Python version notice when these change.
 - `asyncio.wait_for` (up to 3.11), `asyncio.as_completed` and parts of anyio are recognised by their code or names
-  (`call_sites.py`, `tasks.py`), because they create or cancel tasks in an order that a replay could not repeat.
+  (`call_sites.py`, `tasks.py`), because they create or cancel tasks in an order that a replay could not repeat. From
+  anyio's table of tasks, those of evicted functions are removed: it would keep them for ever.
 - The code avoids objects: slots, parts created on first use (`lazy_parts.py`), lists for deques, one shared empty
   mapping. A worker keeps up to a thousand parked functions in memory by default.
 - After a thousand refusals during an eviction, code that catches everything is left waiting, referenced for ever. If it
