@@ -250,6 +250,7 @@ class SimulatedCluster:
             self._hub.run(self._ended, self._bound)
         finally:
             self._is_past = True
+            self._hub.close()
             evict_all(besides=others)  # functions cached by crashed processes, which nothing else would evict
             effects.end()
         tables = self._store.tables

@@ -8,6 +8,7 @@ attempt to sleep or wait raises it again, so a crashed process has no further ef
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil
@@ -48,6 +49,7 @@ class Process:
         self.paused_until = 0
         self.frozen: int = 0
         """Microseconds for which the monotonic clock has stood still so far."""
+        hub.processes.append(self)
 
     def spawn(self, call: Callable[[], object]) -> "Fiber":
         """Schedule a call in a new fiber."""
@@ -142,6 +144,7 @@ class Hub:
         """The counter that numbers the asyncio tasks of all event loops."""
         self.stored_at: dict[int, int] = {}
         """The virtual time at which the rows of attempts were committed, by the timestamp in the row."""
+        self.processes: list[Process] = []
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
         self._until = START
@@ -187,6 +190,14 @@ class Hub:
         process.fibers = [fiber for fiber in process.fibers if fiber is running]
         if process.fibers:
             raise Crashed
+
+    def close(self) -> None:
+        """Crash all processes: a fiber that waits refers to everything from its stack, which no collector sees."""
+        for process in self.processes:
+            if not process.is_crashed:
+                with suppress(HostError):  # code that catches everything stays, with what it refers to
+                    self.crash(process)
+        self.processes.clear()
 
     def failed(self, process: Process, error: BaseException) -> None:
         """Record the first exception that a fiber raised."""

@@ -80,11 +80,12 @@ def simulate_seed(
         drawn = draw_strengths(Random(f"{seed}/strengths"))
         faults = Faults(drawn if strengths is None else strengths, schedule or FaultSchedule(), START)
         world = _world(seed, make, faults, store)
-        with closing(world):
+        with closing(world.hub):
             outcome = _played(seed, world)
         if outcome.exit or not wastes_nothing:
             return outcome
-        with closing(_world(seed, make, Faults({}, FaultSchedule(), START), store)) as again:
+        again = _world(seed, make, Faults({}, FaultSchedule(), START), store)
+        with closing(again.hub):
             return _faultless(seed, again, outcome)
 
 

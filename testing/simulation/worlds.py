@@ -111,12 +111,6 @@ class World:
         for at, length in schedules.downtimes:
             self.hub.at(START + at, partial(self._go_down, START + at + length))
 
-    def close(self) -> None:
-        """Crash all processes: a fiber that waits refers to the world from its stack, which no collector sees."""
-        for life in self.lives.values():
-            if not life.is_crashed:
-                self.hub.crash(life)
-
     def _go_down(self, until: int) -> None:
         """Crash all hosts; they start again later."""
         if not self.faults.is_on:

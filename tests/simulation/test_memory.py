@@ -1,4 +1,4 @@
-"""A world is freed once its seed has been simulated."""
+"""What was simulated is freed."""
 
 import gc
 import weakref
@@ -6,9 +6,22 @@ from random import Random
 
 import pytest
 
+from holdfast import step, workflow
+from holdfast.testing import simulate
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.seeds import simulate_seed
 from holdfast.testing.simulation.workloads import WORKLOADS
+from holdfast.testing.trials import SimulatedCluster
+
+
+@step
+async def add(number: int) -> int:
+    return number + 1
+
+
+@workflow
+async def adds(number: int) -> int:
+    return await add(number)
 
 
 @pytest.mark.parametrize("workload", ["runs", "messages"])
@@ -25,3 +38,9 @@ def test_a_world_is_freed(workload: str) -> None:
     gc.collect()
     # The last seed's loops are forgotten with the next one.
     assert sum(scenario() is not None for scenario in scenarios) <= 1
+
+
+def test_the_cluster_of_a_simulated_workflow_is_freed() -> None:
+    simulate(adds(1), seeds=5)
+    gc.collect()
+    assert sum(isinstance(one, SimulatedCluster) for one in gc.get_objects()) <= 1
