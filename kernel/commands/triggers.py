@@ -75,8 +75,9 @@ class TriggerFire(Command[TriggerFired]):
     trigger: str
     expected: int
     """The number that the trigger continues from. If it has moved on since, the command does nothing."""
-    digest: str
-    """Digest of the trigger as the host has read it. If it was updated since, the command does nothing."""
+    digest: str | None = None
+    """Digest of the trigger as the host has read it. If it was updated since, the command does nothing. None: it is not
+    compared, as in commands of hosts that send none."""
     number: int | None = None
     """The number of the message; None if none of the messages is selected."""
     next: int

@@ -38,6 +38,7 @@ def _name(recording: Recording) -> str:
     limited = "limited" if json.loads(recording.state).get("quotas") else ""
     registered = "registered" if command.get("about") else ""
     joined = "joined" if reply.get("joined") else ""
+    compared = "compared" if command.get("digest") else ""
     headers = "headers" if '"headers":"' in recording.command else ""
     parts = (
         command["type"],
@@ -49,6 +50,7 @@ def _name(recording: Recording) -> str:
         registered,
         limited,
         headers,
+        compared,
     )
     return "-".join(part for part in parts if part)
 

@@ -33,7 +33,11 @@ TRIGGERS: Final = (
         "trigger-fires-by-its-former-selection",
         "A host that has read a trigger before its update moves it past messages that it selects now.",
         ("X7",),
-        Edit(RULE, "    if trigger_digest(row) != command.digest:\n", "    if False:\n"),
+        Edit(
+            RULE,
+            "    if command.digest is not None and command.digest != trigger_digest(row):\n",
+            "    if False:\n",
+        ),
     ),
     _mutant(
         "trigger-fires-for-earlier-messages",

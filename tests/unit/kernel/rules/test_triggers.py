@@ -112,6 +112,11 @@ def test_a_host_that_has_read_the_trigger_before_its_update_starts_nothing(chang
     assert fire(world, 1).handled
 
 
+def test_the_command_of_a_host_that_sends_no_digest_is_carried_out(world: World) -> None:
+    world.do(PUT)
+    assert world.do(TriggerFire(trigger="ship", expected=1, next=2)).handled
+
+
 def test_a_host_that_has_read_the_trigger_before_it_skipped_messages_starts_nothing(world: World) -> None:
     world.do(PUT)
     read = digest_of(world)
