@@ -29,9 +29,8 @@ class SqliteApplicationAccess:
 
     vendor: str = "sqlite"
     excludes_writers: bool = True
-    can_cancel_statements: bool = (
-        False  # SQLAlchemy drops the connection, which holds its lock until it is collected
-    )
+    # SQLAlchemy would drop the connection, which holds its lock until it is collected.
+    can_cancel_statements: bool = False
     store_id_sql: str = (
         "SELECT id || ' in ' || (SELECT file FROM pragma_database_list WHERE name = 'main')"
         " FROM holdfast_store"

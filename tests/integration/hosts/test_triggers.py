@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.trigger_firer import TriggerFirer
+from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.concurrency import Concurrency
 from holdfast.kernel.authoring.decorators import stage
@@ -286,17 +287,24 @@ async def test_hosts_that_fire_at_once_start_each_run_once(open_engine: OpenEngi
     assert (info.started, info.next_number) == (60, 61)
 
 
+async def behind(engine: Engine) -> Core:
+    """Let a trigger be behind by three messages, of which it selects the last two. No process fires it."""
+    await engine.triggers.put(SHIP)
+    await engine.triggers.pause("ship-nz")
+    await published(engine, "a", country="fr")
+    await published(engine, "b", "c")
+    core = engine.core
+    core.kernel.dispatch(TriggerResume(namespace=core.namespace, trigger="ship-nz"))
+    return core
+
+
 async def test_a_host_that_was_overtaken_handles_the_messages_that_the_faster_one_has_not_seen(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The faster one has passed over the only message that it saw. No other fires before the next round."""
     engine = open_engine(ship)
     async with engine:
-        await engine.triggers.put(SHIP)
-        await engine.triggers.pause("ship-nz")
-        await published(engine, "a", country="fr")
-        await published(engine, "b", "c")
-        core, dispatched = engine.core, list[int]()
+        core, dispatched = await behind(engine), list[int]()
         entry = core.stores.persistence.read(FindTrigger(TriggerName(core.namespace, "ship-nz")))
         assert entry is not None
         passing_over = TriggerFire(
@@ -306,7 +314,6 @@ async def test_a_host_that_was_overtaken_handles_the_messages_that_the_faster_on
             digest=trigger_digest(entry.row),
             next=2,
         )
-        core.kernel.dispatch(TriggerResume(namespace=core.namespace, trigger="ship-nz"))
         dispatch_many = core.kernel.dispatch_many
 
         def overtaken(commands: Sequence[Command[Any]]) -> list[Any]:
@@ -328,12 +335,7 @@ async def test_a_host_that_selected_messages_before_an_update_selects_them_again
     """It has passed over a message that the trigger selects now."""
     engine = open_engine(ship)
     async with engine:
-        await engine.triggers.put(SHIP)
-        await engine.triggers.pause("ship-nz")
-        await published(engine, "a", country="fr")
-        await published(engine, "b", "c")
-        core, dispatched = engine.core, list[int]()
-        core.kernel.dispatch(TriggerResume(namespace=core.namespace, trigger="ship-nz"))
+        core, dispatched = await behind(engine), list[int]()
         dispatch_many = core.kernel.dispatch_many
 
         def update(tx: Transaction) -> None:
