@@ -172,8 +172,13 @@ class HttpServer:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000, "reason": ""})
             return
-        with self._observer.observed(Request(scope, receive)) as record:
-            await self._send_problem(HttpError("not_found"), record, record.noting(send))
+        request = Request(scope, receive)
+        with self._observer.observed(request) as record:
+            if (page := _page_without_slash(request)) is not None:
+                answer = Response(status_code=308, headers={"Location": page})
+                await respond(answer, request, record.noting(send))
+            else:
+                await self._send_problem(HttpError("not_found"), record, record.noting(send))
 
     async def _answer(self, request: Request, operations: Mapping[str, Operation], send: Send) -> None:
         """Answer a request to a path that has operations."""
@@ -633,6 +638,14 @@ def _when_grown(invocation: Invocation[Any, Any]) -> "Future[Run] | None":
     if run.status in TERMINAL:
         return None
     return invocation.engine.core.listener.when_past(run.key, run.last_row)
+
+
+def _page_without_slash(request: Request) -> str | None:
+    """Return the address of a page that was asked for with a slash at its end; None for any other request."""
+    path, mark, query = address_of(request.scope).partition("?")
+    if request.method not in {"GET", "HEAD"} or not path.startswith(f"{PAGES}/") or not path.endswith("/"):
+        return None
+    return f"{root_of(request)}{path.rstrip('/')}{mark}{query}"
 
 
 def _wants_page(request: Request) -> bool:

@@ -67,7 +67,7 @@ def _code(queue: QueueInfo) -> Html | None:
             "li",
             shortened(one.definition),
             f": {one.queued:,} queued, {one.workers:,} workers",
-            join(" ", badge("no worker has it", "bad")) if one.is_unserved else None,
+            join(" ", badge("no live worker has this code", "bad")) if one.is_unserved else None,
         )
         for one in queue.code
     ]

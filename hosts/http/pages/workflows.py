@@ -142,7 +142,11 @@ def workflow_page(page: Page[VersionQuery]) -> Answer:
     chosen = _chosen(page, name, versions, page.query.version)
     content = join(
         el("h1", shortened(name)),
-        notice("waiting", "Neither this server nor a worker has it now: its runs wait until a worker has.")
+        notice(
+            "waiting",
+            "Neither this server nor a live worker has the code of this workflow. Its runs wait for a worker that"
+            " has it.",
+        )
         if chosen is None
         else None,
         region("versions", el("h2", "Versions"), _workflows(page, versions, fleet_of(page.core))),

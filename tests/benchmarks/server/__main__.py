@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from tests.benchmarks.server import measures, pages, programs
+from tests.benchmarks.server import measures, pages, peers, programs
 from tests.benchmarks.server.measures import Row, Target
 from tests.benchmarks.server.remote import remote_steps
 from tests.benchmarks.sites import Store, postgres_store
@@ -61,7 +61,9 @@ TINY: Final = Sizes(
     remote_idle=3,
 )
 """Sizes for the smoke test."""
-GROUPS: Final = ("starts", "results", "streams", "watchers", "many_runs", "pages", "viewers", "remote")
+PEERS: Final = "peers"
+"""The group of other servers, which are installed when they are measured first."""
+GROUPS: Final = ("starts", PEERS, "results", "streams", "watchers", "many_runs", "pages", "viewers", "remote")
 
 
 @contextlib.contextmanager
@@ -117,7 +119,11 @@ def measured(target: Target, sizes: Sizes, groups: Sequence[str]) -> Iterator[Ro
 
 def _rows(store: Store, sizes: Sizes, groups: Sequence[str]) -> Iterator[Row]:
     """Yield the rows of these groups. Remote steps have a database of their own, whose server needs a key."""
-    if set(groups) != {"remote"}:
+    if PEERS in groups:
+        with store.site(counted=False) as site:
+            yield from peers.prefect_starts(site.url, sizes.starts // 4)
+        yield from peers.restate_starts(sizes.starts)
+    if set(groups) - {PEERS, "remote"}:
         with store.site(counted=False) as site, server(site.url) as target:
             yield from measured(target, sizes, groups)
     if "remote" in groups:

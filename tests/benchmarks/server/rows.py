@@ -21,7 +21,7 @@ _RUNS: Final = """
     INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
         created_at, updated_at, ended_at, last_row, last_job, open_jobs, progress, queue_position, children,
         close_policy, reported_row, in_rate_line, attributes)
-    SELECT 'bulk-' || lpad(n::text, 9, '0'), 'default', 'bulk-' || n, 1, 'bulk-' || (n %% %(workflows)s), '1', 'f',
+    SELECT 'bulk' || lpad(n::text, 9, '0'), 'default', 'bulk-' || n, 1, 'bulk-' || (n %% %(workflows)s), '1', 'f',
         CASE WHEN n %% %(failed)s = 0 THEN 'failed' ELSE 'completed' END, 'main', 0,
         %(now)s - n * 1000, %(now)s, %(now)s, 1, 1, 0, '{}', 0, 0, 'cancel', 0, 0,
         '{"half":"' || (n %% 2) || '","tenant":"t-' || (n %% %(tenants)s) || '"}'
@@ -29,20 +29,20 @@ _RUNS: Final = """
 """
 _ATTRIBUTES: Final = """
     INSERT INTO holdfast_attributes (pair, created_at, run)
-    SELECT p.pair, %(now)s - n * 1000, 'bulk-' || lpad(n::text, 9, '0')
+    SELECT p.pair, %(now)s - n * 1000, 'bulk' || lpad(n::text, 9, '0')
     FROM unnest(%(pairs)s::text[]) WITH ORDINALITY AS p (pair, number),
         generate_series(p.number::int - 1, %(runs)s, %(tenants)s) AS n WHERE n > 0
 """
 _HALVES: Final = """
     INSERT INTO holdfast_attributes (pair, created_at, run)
-    SELECT (%(halves)s::text[])[n %% 2 + 1], %(now)s - n * 1000, 'bulk-' || lpad(n::text, 9, '0')
+    SELECT (%(halves)s::text[])[n %% 2 + 1], %(now)s - n * 1000, 'bulk' || lpad(n::text, 9, '0')
     FROM generate_series(1, %(runs)s) AS n
 """
-_IS_FILLED: Final = "SELECT 1 FROM holdfast_runs WHERE key = 'bulk-000000001'"
+_IS_FILLED: Final = "SELECT 1 FROM holdfast_runs WHERE key = 'bulk000000001'"
 _QUEUED: Final = """
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority, epoch,
         attempts, max_attempts, lost_attempts, input, queue_position)
-    SELECT 'bulk-' || lpad(n::text, 9, '0'), 1, 'default', 'bulk-' || (n %% 5), 'bulk-' || (n %% %(workflows)s) || '@1',
+    SELECT 'bulk' || lpad(n::text, 9, '0'), 1, 'default', 'bulk-' || (n %% 5), 'bulk-' || (n %% %(workflows)s) || '@1',
         'stage', 'a', 'queued', 0, 0, 0, 3, 0, 'null', %(now)s
     FROM generate_series(1, %(jobs)s) AS n
 """

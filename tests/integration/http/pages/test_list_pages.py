@@ -52,6 +52,16 @@ async def test_every_page_of_an_empty_store_has_a_title_and_says_that_nothing_is
     assert "<title>" in seen.source
 
 
+async def test_a_slash_at_the_end_of_an_address_leads_to_the_page(person: Person) -> None:
+    seen = await person.opens(f"{BASE}/runs/?status=failed&q=a%2Fb", status=308)
+    assert seen.response.headers["location"] == f"{BASE}/runs?status=failed&q=a%2Fb"
+    seen = await person.opens("/ui/a%2F%5C%0d%0aX:/", status=308)
+    assert seen.response.headers["location"] == "/ui/a%2F%5C%0D%0AX%3A"
+    await person.opens("/ui/a", status=404)
+    seen = await person.opens("/ui//evil.example/", status=308)
+    assert seen.response.headers["location"] == "/ui//evil.example"
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_namespace_that_a_person_does_not_reach_does_not_exist(engine: Engine, path: str) -> None:
     await Person(engine, "foreign").opens(path, status=404)
