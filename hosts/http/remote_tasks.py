@@ -56,6 +56,7 @@ from holdfast.kernel.commands.worker_about import about_from
 from holdfast.kernel.values import MAX_VALUE_BYTES
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
+    CommandError,
     HoldfastError,
     LeaseLostError,
     SessionLostError,
@@ -109,11 +110,11 @@ def queues_of(core: Core, principal: Principal, session: str) -> frozenset[str]:
 def _session(tx: Transaction, namespace: str, principal: Principal, session: str) -> Session | None:
     """Return a session of this principal in this namespace, open or dead."""
     found = next(iter(tx.get(SESSIONS, (session,))), None)
-    is_own = found is not None and (found.namespace, found.principal) == (
-        namespace,
-        principal_text(principal),
-    )
-    return found if is_own else None
+    return found if found is not None and _is_of(found, namespace, principal) else None
+
+
+def _is_of(session: Session, namespace: str, principal: Principal) -> bool:
+    return (session.namespace, session.principal) == (namespace, principal_text(principal))
 
 
 def _worker(tx: Transaction, namespace: str, principal: Principal, session: str) -> RemoteSession:
@@ -285,7 +286,7 @@ def _end_late(core: Core, stages: Mapping[TaskToken, Job], host: str) -> set[Tas
             late.add(token)
             # Without a key, as the worker has the key for what it sends itself. It may do so at this moment.
             with suppress(LeaseLostError):
-                _settle(core, token, outcome, host, None)
+                _settled(core, core.kernel.dispatch(_settle_command(core, token, outcome, host, None)))
     return late
 
 
@@ -329,25 +330,71 @@ class AuthorisedTask:
 
 def authorised_task(core: Core, principal: Principal, text: str) -> AuthorisedTask:
     """Return the task of a token. LeaseLostError if it is not one of this principal's workers."""
-    core.connect()
-    token = token_from(text)
+    (found,) = authorised_tasks(core, principal, [text])
+    if isinstance(found, LeaseLostError):
+        raise found
+    return found
 
-    def look(tx: Transaction) -> AuthorisedTask:
-        session = _session(tx, core.namespace, principal, token.session)
-        job = next(iter(tx.get(JOBS, (token.key,))), None)
-        if session is None or (job is not None and job.epoch < token.epoch):
-            raise LeaseLostError
-        is_held = job is not None and job.state is JobState.LEASED and job.epoch == token.epoch
-        if job is None or not is_held:
-            if not tx.get(RUNS, (token.key.run,)):
-                raise LeaseLostError
-            return AuthorisedTask(token=token, host=session.host, job=None)
-        is_own = job.session == token.session and job.definition == token.definition
-        if not is_own or job.namespace != core.namespace:
-            raise LeaseLostError
-        return AuthorisedTask(token=token, host=session.host, job=job)
+
+def authorised_tasks(
+    core: Core, principal: Principal, texts: Sequence[str]
+) -> list[AuthorisedTask | LeaseLostError]:
+    """Return the task of each token, read together; an error for those that are not of this principal's workers."""
+    core.connect()
+    tokens = [_token(text) for text in texts]
+
+    def look(tx: Transaction) -> list[AuthorisedTask | LeaseLostError]:
+        valid = [one for one in tokens if one is not None]
+        sessions = {one.id: one for one in tx.get(SESSIONS, sorted({one.session for one in valid}))}
+        jobs = {one.key: one for one in tx.get(JOBS, sorted({one.key for one in valid}))}
+        ended = {one.key.run for one in valid if not _is_held(jobs.get(one.key), one)}
+        runs = {one.key for one in tx.get(RUNS, sorted(ended))} if ended else set[str]()
+        return [
+            LeaseLostError()
+            if one is None
+            else _authorised(
+                core,
+                principal,
+                one,
+                sessions.get(one.session),
+                jobs.get(one.key),
+                has_run=one.key.run in runs,
+            )
+            for one in tokens
+        ]
 
     return core.stores.persistence.transact(look)
+
+
+def _token(text: str) -> TaskToken | None:
+    with suppress(LeaseLostError):
+        return token_from(text)
+    return None
+
+
+def _is_held(job: Job | None, token: TaskToken) -> bool:
+    return job is not None and job.state is JobState.LEASED and job.epoch == token.epoch
+
+
+def _authorised(
+    core: Core,
+    principal: Principal,
+    token: TaskToken,
+    session: Session | None,
+    job: Job | None,
+    *,
+    has_run: bool,
+) -> AuthorisedTask | LeaseLostError:
+    if session is None or not _is_of(session, core.namespace, principal):
+        return LeaseLostError()
+    if job is not None and job.epoch < token.epoch:
+        return LeaseLostError()
+    if job is None or not _is_held(job, token):
+        return AuthorisedTask(token=token, host=session.host, job=None) if has_run else LeaseLostError()
+    is_own = job.session == token.session and job.definition == token.definition
+    if not is_own or job.namespace != core.namespace:
+        return LeaseLostError()
+    return AuthorisedTask(token=token, host=session.host, job=job)
 
 
 Dispatch: TypeAlias = Callable[[JobSettle], JobSettled]
@@ -361,18 +408,27 @@ def settle(
 
     IdempotencyConflictError if it was settled in another way.
     """
-    return _settle(core, token, outcome, host, f"{KEY_PREFIX}{token.text}", dispatch)
+    command = _settle_command(core, token, outcome, host, _key_of(token))
+    return _settled(core, core.kernel.dispatch(command) if dispatch is None else dispatch(command))
 
 
-def _settle(
-    core: Core,
-    token: TaskToken,
-    outcome: Outcome,
-    host: str,
-    key: str | None,
-    dispatch: Dispatch | None = None,
-) -> JobSettled:
-    command = JobSettle(
+def settle_together(
+    core: Core, outcomes: Iterable[tuple[AuthorisedTask, Outcome]]
+) -> list[JobSettled | CommandError]:
+    """Settle tasks in one transaction, each once. The error of a task that is refused does not affect the others."""
+    commands = [
+        _settle_command(core, task.token, outcome, task.host, _key_of(task.token))
+        for task, outcome in outcomes
+    ]
+    return [_reply_or_error(core, answer) for answer in core.kernel.dispatch_many(commands)]
+
+
+def _key_of(token: TaskToken) -> str:
+    return f"{KEY_PREFIX}{token.text}"
+
+
+def _settle_command(core: Core, token: TaskToken, outcome: Outcome, host: str, key: str | None) -> JobSettle:
+    return JobSettle(
         namespace=core.namespace,
         idempotency_key=key,
         job=token.job,
@@ -380,11 +436,23 @@ def _settle(
         outcome=outcome,
         host=host,
     )
-    reply = core.kernel.dispatch(command) if dispatch is None else dispatch(command)
+
+
+def _settled(core: Core, reply: JobSettled) -> JobSettled:
+    """Do what follows a settle. LeaseLostError if the worker does not hold the task any more."""
     if reply.status == "fenced":
         raise LeaseLostError
     _admit(core, reply)
     return reply
+
+
+def _reply_or_error(core: Core, answer: JobSettled | CommandError) -> JobSettled | CommandError:
+    if isinstance(answer, CommandError):
+        return answer
+    try:
+        return _settled(core, answer)
+    except LeaseLostError as error:
+        return error
 
 
 def release(core: Core, token: TaskToken, delay: Micros) -> bool:

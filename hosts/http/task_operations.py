@@ -10,17 +10,20 @@ from holdfast.hosts.http import remote_tasks
 from holdfast.hosts.http.json_input import invalid, is_fit
 from holdfast.hosts.http.operations import NAMESPACE, Hint, Invocation, Nothing, Operation, Table, Text
 from holdfast.hosts.http.principals import Scope
+from holdfast.hosts.http.problems import HttpError, Problem, problem_of
 from holdfast.hosts.http.remote_tasks import AuthorisedTask
 from holdfast.hosts.http.task_outcomes import Raised, completed, failed, owner_of
 from holdfast.hosts.http.task_values import input_of, is_hash, new_upload, sent_output
+from holdfast.hosts.remote.protocol import SETTLED_MAX
 from holdfast.kernel.authoring.steps import StepStage
-from holdfast.kernel.commands import Outcome
+from holdfast.kernel.commands import JobSettled, Outcome
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.kernel.values import MAX_VALUE_BYTES, decode
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
+    HoldfastError,
     IdempotencyConflictError,
     InvalidValueError,
     LeaseLostError,
@@ -119,6 +122,37 @@ class TaskFailure:
 
 
 @attrs.frozen(kw_only=True)
+class TaskOutcome:
+    """The outcome of a task, among those of others: either `complete` or `fail`."""
+
+    token: str
+    """The token of the task."""
+    complete: TaskOutput | None = None
+    """Its output, if the body has returned."""
+    fail: TaskFailure | None = None
+    """Why the attempt failed, if it has."""
+
+
+def _check_outcomes(_: object, __: object, outcomes: tuple[TaskOutcome, ...]) -> None:
+    if not 1 <= len(outcomes) <= SETTLED_MAX:
+        raise ValueError(f"outcomes has 1 to {SETTLED_MAX} entries")
+    if len({one.token for one in outcomes}) < len(outcomes):
+        raise ValueError("outcomes has two entries with one token: a task has one outcome")
+    if any((one.complete is None) == (one.fail is None) for one in outcomes):
+        raise ValueError(
+            "outcomes has an entry without an outcome, or with two: it has either `complete` or `fail`"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class TaskOutcomes:
+    """The outcomes of several tasks."""
+
+    outcomes: tuple[TaskOutcome, ...] = attrs.field(validator=_check_outcomes)
+    """The outcomes, 1 to 100, each of another task."""
+
+
+@attrs.frozen(kw_only=True)
 class TaskRelease:
     """A task that is given back."""
 
@@ -136,6 +170,62 @@ class TaskSettled:
     """When the step is tried again; null if it has ended."""
 
 
+@attrs.frozen(kw_only=True)
+class TaskAnswer:
+    """The answer to one outcome: either `settled` or `problem`."""
+
+    settled: TaskSettled | None
+    """The state of the task; null if the outcome was refused."""
+    problem: Problem | None
+    """Why the outcome was refused, as the answer to a single one; null if it is stored."""
+
+
+@attrs.frozen(kw_only=True)
+class TaskAnswers:
+    """The answers to outcomes."""
+
+    answers: tuple[TaskAnswer, ...]
+    """An answer for each outcome, in their order."""
+
+
+def settle_tasks(call: Invocation[Nothing, TaskOutcomes]) -> TaskAnswers:
+    """Store the outcomes of several tasks, in one transaction. A refused one does not affect the others.
+
+    A worker that runs many short tasks sends fewer requests so. Repeat the request if it got no answer: the tokens
+    identify the tasks.
+    """
+    core, outcomes = call.engine.core, call.body.outcomes
+    tasks = remote_tasks.authorised_tasks(core, call.principal, [one.token for one in outcomes])
+    found = [_outcome_or_error(call, task, one) for task, one in zip(tasks, outcomes, strict=True)]
+    ready = [one for one in found if not isinstance(one, Exception)]
+    replies = iter(remote_tasks.settle_together(core, ready))
+    answers = (one if isinstance(one, Exception) else next(replies) for one in found)
+    return TaskAnswers(answers=tuple(_answer(call, one) for one in answers))
+
+
+def _outcome_or_error(
+    call: Invocation[Nothing, Any], task: AuthorisedTask | LeaseLostError, sent: TaskOutcome
+) -> tuple[AuthorisedTask, Outcome] | HoldfastError | HttpError:
+    if isinstance(task, LeaseLostError):
+        return task
+    try:
+        if sent.complete is not None:
+            return task, _completed(call, task, sent.complete)
+        assert sent.fail is not None  # refused before
+        return task, _failed(call, task, sent.fail)
+    except (HoldfastError, HttpError) as error:
+        return error
+
+
+def _answer(call: Invocation[Nothing, Any], answer: JobSettled | HoldfastError | HttpError) -> TaskAnswer:
+    if isinstance(answer, JobSettled):
+        return TaskAnswer(settled=_settled(answer), problem=None)
+    problem = problem_of(answer, call.root, sees_values=call.sees_values())
+    if problem is None or problem.status >= 500:  # of the server: then the whole request is repeated
+        raise answer
+    return TaskAnswer(settled=None, problem=problem)
+
+
 def complete_task(call: Invocation[Nothing, TaskOutput]) -> TaskSettled:
     """Store the output of a task.
 
@@ -143,7 +233,12 @@ def complete_task(call: Invocation[Nothing, TaskOutput]) -> TaskSettled:
     its `Content-Digest` if it has one. A server that has the code of the step or stage refuses an output that does not
     have its type; the worker still holds the task then.
     """
-    core, task, body = call.engine.core, _task(call), call.body
+    task = _task(call)
+    return _settle(call, task, _completed(call, task, call.body))
+
+
+def _completed(call: Invocation[Nothing, Any], task: AuthorisedTask, body: TaskOutput) -> Outcome:
+    core = call.engine.core
     text: str | None
     if body.reference is None:
         text = compact(body.output)
@@ -155,10 +250,10 @@ def complete_task(call: Invocation[Nothing, TaskOutput]) -> TaskSettled:
         text, payload = sent.text, sent.payload
     if task.job is not None and text is not None:
         _check_type(call, task, text)
-    return _settle(call, task, completed(task.token, payload))
+    return completed(task.token, payload)
 
 
-def _check_type(call: Invocation[Nothing, TaskOutput], task: AuthorisedTask, text: str) -> None:
+def _check_type(call: Invocation[Nothing, Any], task: AuthorisedTask, text: str) -> None:
     registry = call.engine.core.registry
     step: Any = registry.step(task.token.definition)
     stage = registry.remote_stages.get(task.token.definition)
@@ -173,7 +268,11 @@ def fail_task(call: Invocation[Nothing, TaskFailure]) -> TaskSettled:
 
     Repeat the request if it got no answer.
     """
-    core, task, body = call.engine.core, _task(call), call.body
+    task = _task(call)
+    return _settle(call, task, _failed(call, task, call.body))
+
+
+def _failed(call: Invocation[Nothing, Any], task: AuthorisedTask, body: TaskFailure) -> Outcome:
     raised = Raised(
         code=body.error.code,
         type=body.error.type,
@@ -183,8 +282,7 @@ def fail_task(call: Invocation[Nothing, TaskFailure]) -> TaskSettled:
         is_retried=body.retry,
         retry_after=None if body.retry_after is None else _micros(body.retry_after),
     )
-    outcome = failed(core, task.token, raised)
-    return _settle(call, task, outcome)
+    return failed(call.engine.core, task.token, raised)
 
 
 def release_task(call: Invocation[Nothing, TaskRelease]) -> TaskSettled:
@@ -220,8 +318,11 @@ def _task(call: Invocation[Nothing, Any]) -> AuthorisedTask:
 
 def _settle(call: Invocation[Nothing, Any], task: AuthorisedTask, outcome: Outcome) -> TaskSettled:
     dispatch = call.server.settles.dispatch
-    at = remote_tasks.settle(call.engine.core, task.token, outcome, task.host, dispatch=dispatch).retry_at
-    return TaskSettled(status="settled", retry_at=None if at is None else instant(at))
+    return _settled(remote_tasks.settle(call.engine.core, task.token, outcome, task.host, dispatch=dispatch))
+
+
+def _settled(reply: JobSettled) -> TaskSettled:
+    return TaskSettled(status="settled", retry_at=None if reply.retry_at is None else instant(reply.retry_at))
 
 
 def _micros(length: timedelta) -> Micros:
@@ -239,6 +340,17 @@ OPERATIONS: Final[Table] = (
         handler=complete_task,
         hint=Hint.CHANGES,
         errors=(LeaseLostError, IdempotencyConflictError, InvalidValueError),
+        body_max=COMPLETE_MAX,
+    ),
+    Operation(
+        name="task.settle",
+        method="POST",
+        path=f"{NAMESPACE}/tasks:settle",
+        scope=Scope.WORK,
+        body=TaskOutcomes,
+        reply=TaskAnswers,
+        handler=settle_tasks,
+        hint=Hint.CHANGES,
         body_max=COMPLETE_MAX,
     ),
     Operation(

@@ -13,5 +13,7 @@ HELD_MAX: Final = 1_000
 """The most tasks that a worker holds."""
 CLAIMED_MAX: Final = 100
 """The most tasks of one claim."""
+SETTLED_MAX: Final = 100
+"""The most tasks whose outcomes are sent together."""
 LARGE: Final = 64 * 1024
 """The length in bytes from which the JSON text of an input or output is large, and has an address of its own."""

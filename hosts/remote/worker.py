@@ -6,6 +6,7 @@ import platform
 import signal
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -24,7 +25,7 @@ from holdfast.hosts.execution.failures import MESSAGE_MAX, named_match, retry_af
 from holdfast.hosts.remote.bodies import AnyStage, AnyStep, RemoteBody, Task, bodies_of, queues_of
 from holdfast.hosts.remote.connection import Answer, ServerConnection
 from holdfast.hosts.remote.large_values import input_text, sent_output
-from holdfast.hosts.remote.protocol import CLAIMED_MAX, HELD_MAX, LARGE, LEASE_MAX, LEASE_MIN
+from holdfast.hosts.remote.protocol import CLAIMED_MAX, HELD_MAX, LARGE, LEASE_MAX, LEASE_MIN, SETTLED_MAX
 from holdfast.hosts.remote.services import RemoteServices
 from holdfast.hosts.text import first_of
 from holdfast.kernel.history.exceptions import message_of
@@ -39,6 +40,8 @@ R = TypeVar("R")
 _REFUSABLE: Final = 1024 * 1024
 """The size of a body, in bytes, that a proxy in front of a server may refuse."""
 _REFUSABLE_TRIES: Final = 5
+_TOGETHER: Final = 512 * 1024
+"""The size of the outcomes, in bytes, that are sent together at most."""
 _GATHER: Final = 0.003
 """For how many seconds a claim waits for more free slots, while other bodies run."""
 _LAST_TRIES: Final = 3
@@ -179,6 +182,19 @@ class RemoteWorker:
 
 
 @attrs.define(eq=False)
+class _SentOutcome:
+    """An outcome that is to be sent, and its answer."""
+
+    token: str
+    how: str
+    """`complete` or `fail`."""
+    body: object
+    size: int
+    answered: anyio.Event = attrs.field(factory=anyio.Event)
+    answer: Answer | None = None
+
+
+@attrs.define(eq=False)
 class _WorkerSession:
     """One session of a worker with the server, until the worker stops or the session is lost."""
 
@@ -195,6 +211,9 @@ class _WorkerSession:
     worker: str = ""
     changed: anyio.Event = attrs.field(factory=anyio.Event)
     """Set when a task has ended."""
+    outcomes: deque[_SentOutcome] = attrs.field(factory=deque["_SentOutcome"])
+    """The outcomes that wait until those before them are stored."""
+    has_outcomes: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def run(self, stopped: anyio.Event) -> None:
         """Register, and run tasks. Return after a stop, with nothing running, or when the session is lost."""
@@ -215,6 +234,7 @@ class _WorkerSession:
                 group.start_soon(
                     self._send_heartbeats, registered["heartbeat_every_seconds"], group.cancel_scope
                 )
+                group.start_soon(self._send_outcomes)
                 async with anyio.create_task_group() as tasks:
                     with claims:
                         number = 0
@@ -309,21 +329,58 @@ class _WorkerSession:
         if len(text) > LARGE:
             reference = await self._in_thread(partial(sent_output, self.server, token, text))
         output = {"output": parse(text)} if reference is None else {"reference": reference}
+        size = len(text) if reference is None else 0
         # A server that refuses a large body may close the connection before it is sent, so that its answer is lost.
-        tries = _REFUSABLE_TRIES if reference is None and len(text) > _REFUSABLE else None
+        tries = _REFUSABLE_TRIES if size > _REFUSABLE else None
         try:
-            answer = await self._settle(token, "complete", output, tries)
+            answer = await self._settle(token, "complete", output, size, tries)
         except UnavailableError:
             answer = Answer(413, {"code": "too_large", "detail": "the server does not take the output"})
         if answer.status in {400, 413}:
             error = {"code": answer.code, "message": answer.detail[:MESSAGE_MAX], "type": "StepResultError"}
             await self._settle(token, "fail", {"error": error, "retry": False})
 
-    async def _settle(self, token: str, how: str, body: object, tries: int | None = None) -> Answer:
-        answer = await self._call("POST", f"/tasks/{token}/{how}", body, tries=tries)
+    async def _settle(
+        self, token: str, how: str, body: object, size: int = 0, tries: int | None = None
+    ) -> Answer:
+        """Send an outcome, and return its answer. Small ones are sent together."""
+        if size > LARGE:
+            answer = await self._settle_alone(token, how, body, tries)
+        else:
+            one = _SentOutcome(token, how, body, size)
+            self.outcomes.append(one)
+            self.has_outcomes.set()
+            await one.answered.wait()
+            answer = one.answer or await self._settle_alone(token, how, body)
         if answer.status >= 400:
             _log.warning("the outcome of a task was refused: %s: %s", answer.code, answer.detail)
         return answer
+
+    async def _settle_alone(self, token: str, how: str, body: object, tries: int | None = None) -> Answer:
+        return await self._call("POST", f"/tasks/{token}/{how}", body, tries=tries)
+
+    async def _send_outcomes(self) -> None:
+        """Send what has waited while the outcomes before were stored: so many tasks cost one request."""
+        while True:
+            await self.has_outcomes.wait()
+            self.has_outcomes = anyio.Event()
+            while batch := self._next_outcomes():
+                body = {"outcomes": [{"token": one.token, one.how: one.body} for one in batch]}
+                answer = await self._call("POST", "/tasks:settle", body)
+                # A request that is refused as a whole says nothing about each outcome: then each is sent alone.
+                for one, found in zip(batch, answer.document.get("answers", ()), strict=False):
+                    problem = found["problem"]
+                    one.answer = Answer(200, {}) if problem is None else Answer(problem["status"], problem)
+                for one in batch:
+                    one.answered.set()
+
+    def _next_outcomes(self) -> list[_SentOutcome]:
+        found: list[_SentOutcome] = []
+        size = 0
+        while self.outcomes and len(found) < SETTLED_MAX and size + self.outcomes[0].size <= _TOGETHER:
+            found.append(self.outcomes.popleft())
+            size += found[-1].size
+        return found
 
     async def _in_thread(self, call: Callable[[], R]) -> R:
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self.calls)

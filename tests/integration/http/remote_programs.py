@@ -218,7 +218,7 @@ WAYS_ONCE: Final = ("claim", "complete", "fail")
 class Cuts:
     """Cuts the answers of some requests off: each answer of a kind `CUT_STEP` bytes later than the one before.
 
-    The kinds are `workers`, `claim`, `heartbeat`, `complete`, `fail` and `leave`.
+    The kinds are `workers`, `claim`, `heartbeat`, `complete`, `fail`, `tasks:settle` and `leave`.
     """
 
     def __init__(self, *kinds: str) -> None:

@@ -45,6 +45,7 @@ BODIES: Final[Mapping[str, object]] = {
     "task.upload": {"sha256": "0" * 64, "size": 1},
     "sink.acknowledge": {"cursor": "k.1"},
     "topic.publish": {"message": {"number": 7}},
+    "task.settle": {"outcomes": [{"token": "none", "complete": {"output": 1}}]},
     "task.fail": {"error": {"code": "busy", "message": "later"}},
     "run.preview_bulk": {"action": "cancel", "filter": FILTER},
     **{

@@ -33,7 +33,7 @@ Sent: TypeAlias = Callable[
 OF_WORKERS: Final = frozenset(
     {
         *("worker.register", "worker.claim", "worker.heartbeat", "worker.remove"),
-        *("task.complete", "task.fail", "task.get_input", "task.release", "task.upload"),
+        *("task.complete", "task.fail", "task.settle", "task.get_input", "task.release", "task.upload"),
     }
 )
 """Operations of remote workers, which `RemoteWorker` sends."""

@@ -338,6 +338,80 @@ async def test_sessions_of_other_programs_are_not_reached(api: Api) -> None:
         assert refused.json()["code"] == "session_lost"
 
 
+async def settle_together(
+    api: Api, outcomes: list[dict[str, Any]], by: str = "work"
+) -> tuple[int, list[dict[str, Any]]]:
+    """Send outcomes together; return the status, and the answers as `{"settled": ...}` or `{"problem": code}`."""
+    response = await api.send("POST", "tasks:settle", {"outcomes": outcomes}, by=by)
+    answers = response.json().get("answers", ())
+    return response.status_code, [
+        {"settled": one["settled"]["status"]} if one["settled"] else {"problem": one["problem"]["code"]}
+        for one in answers
+    ]
+
+
+async def test_outcomes_are_settled_together_and_each_by_itself(api: Api) -> None:
+    runs = [await api.engine.start(loud(text)) for text in ("a", "b", "c", "d", "e")]
+    worker = await register(api)
+    tasks: dict[str, str] = {}
+    while len(tasks) < len(runs):
+        tasks |= {task["input"]["text"]: task["token"] for task in await claim(api, worker)}
+    await api.send("POST", f"tasks/{tasks['e']}/complete", {"output": "E"}, **OWN)
+    wrong = {"error": {"code": "busy", "message": "not now"}, "retry": False}
+    outcomes: list[dict[str, Any]] = [
+        {"token": tasks["a"], "complete": {"output": "A"}},
+        {"token": tasks["b"], "complete": {"output": 5}},
+        {"token": tasks["c"], "fail": wrong},
+        {"token": "bm9uZQ", "complete": {"output": "X"}},
+        {"token": tasks["d"], "complete": {"reference": "none"}},
+        {"token": tasks["e"], "complete": {"output": "other"}},
+    ]
+
+    status, first = await settle_together(api, outcomes)
+    again = await settle_together(api, outcomes)
+
+    assert (status, first) == (
+        200,
+        [
+            {"settled": "settled"},
+            {"problem": "invalid_value"},
+            {"settled": "settled"},
+            {"problem": "lease_lost"},
+            {"problem": "invalid_request"},
+            {"problem": "idempotency_conflict"},
+        ],
+    )
+    assert again == (status, first)
+    await settle_together(api, [{"token": tasks[one], "complete": {"output": one.upper()}} for one in "bd"])
+    results = [await run.result() for run in runs]
+    assert results == ["A", "B", "busy /  / not now", "D", "E"]
+
+
+async def test_outcomes_of_tasks_of_others_are_refused(api: Api) -> None:
+    run = await api.engine.start(loud("hi"))
+    (task,) = await claim(api, await register(api))
+    outcome = {"token": task["token"], "complete": {"output": "MINE"}}
+    assert await settle_together(api, [outcome], by="all") == (200, [{"problem": "lease_lost"}])
+    await settle(api, task, "complete", {"output": "HI"})
+    assert await run.result() == "HI"
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [],
+        [{"token": "a"}],
+        [{"token": "a", "complete": {}, "fail": {"error": {"code": "a", "message": "b"}}}],
+        [{"token": "a", "complete": {}}, {"token": "a", "complete": {}}],
+        [{"token": str(one), "complete": {}} for one in range(101)],
+        [{"complete": {}}],
+    ],
+    ids=["none", "without", "both", "twice", "too many", "no token"],
+)
+async def test_malformed_outcomes_are_refused_together(api: Api, outcomes: list[dict[str, Any]]) -> None:
+    assert await settle_together(api, outcomes) == (400, [])
+
+
 async def test_keys_of_tasks_cannot_be_used_up_by_others(api: Api) -> None:
     cancel = {"type": "run.cancel", "run_id": "one", "idempotency_key": "task/x"}
     header = {"Idempotency-Key": "task/x"}

@@ -164,7 +164,9 @@ def test_what_a_lost_worker_held_is_done_by_another(
             check(engine, more, some_are_lost=True)
 
 
-OFTEN = ("claim", "complete", "heartbeat", "workers")
+OFTEN = ("claim", "heartbeat", "workers")
+OUTCOMES = {"sh": ("complete", "fail"), "mjs": ("complete", "fail"), "py": ("tasks:settle", "tasks:settle")}
+"""The requests with which each kind of worker settles tasks that were done, and that failed."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,7 +176,9 @@ def test_an_answer_that_is_cut_off_is_healed_by_the_same_request(
     """Every answer, at its start, at its end and between: nothing is lost, and no body is started twice."""
     port = free_port()
     leaves = kind != "mjs"  # it has no end of its own
-    cuts = Cuts(*OFTEN, "fail", *(("leave",) if leaves else ()))
+    done, failed = OUTCOMES[kind]
+    often = (*OFTEN, done)
+    cuts = Cuts(*often, failed, *(("leave",) if leaves else ()))
     ids: list[str] = []
     with serving(tmp_path, url, port), proxy((port,), cuts.offset) as server:
         with ExitStack() as stack:
@@ -184,15 +188,15 @@ def test_an_answer_that_is_cut_off_is_healed_by_the_same_request(
             ]
             ids += start_failing(engine, kind, 8)
             check(engine, ids)
-            ids += (more := start_failing(engine, kind, cuts.missing("fail") + 1, first=8))
+            ids += (more := start_failing(engine, kind, cuts.missing(failed) + 1, first=8))
             check(engine, more)
             # Heartbeats come by the clock: a fast machine does more runs between two of them.
             until = time.monotonic() + SECONDS_MAX
-            while (missing := cuts.missing(*OFTEN)) > 0 and time.monotonic() < until:
+            while (missing := cuts.missing(*often)) > 0 and time.monotonic() < until:
                 ids += (more := start(engine, kind, max(8, min(200, missing)), first=len(ids)))
                 check(engine, more)
             # Here, since the answers to workers that leave may be longer than those before.
-            assert missing <= 0, (cuts.fired, [(what, cuts.length(what)) for what in OFTEN])
+            assert missing <= 0, (cuts.fired, [(what, cuts.length(what)) for what in often])
             for worker in workers if leaves else ():
                 worker.terminate()
                 worker.wait(SECONDS_MAX)
@@ -202,7 +206,7 @@ def test_an_answer_that_is_cut_off_is_healed_by_the_same_request(
     for what, fired in cuts.fired.items():
         assert fired == [CUT_STEP * number for number in range(len(fired))], what
         assert cuts.length(what) > 0, what
-        assert what in OFTEN or CUT_STEP * len(fired) >= cuts.length(what), what
+        assert what in often or CUT_STEP * len(fired) >= cuts.length(what), what
 
 
 def not_at_all(_path: str, _key: str, _length: int) -> None:
