@@ -51,6 +51,7 @@ class FaultKind(StrEnum):
     """A poison step kills its worker, in the healing phase too."""
 
 
+_STOPS: Final = frozenset({FaultKind.CRASH, FaultKind.PAUSE, FaultKind.FREEZE})
 WRITE: Final = (
     FaultKind.FAILS_BEFORE,
     FaultKind.RUNS_AGAIN,
@@ -175,6 +176,10 @@ class Faults:
             return False
         self.fired.append(FiredFault(process, 0, kind))
         return True
+
+    def has_stopped(self, process: str) -> bool:
+        """Return whether a fault has crashed or paused a process."""
+        return any(one.process == process and one.kind in _STOPS for one in self.fired)
 
     def kills(self, process: str, point: int, now: int) -> bool:
         """Return whether a poison step kills its worker here. In a seed with `POISON`, every one does."""

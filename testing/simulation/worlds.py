@@ -80,6 +80,7 @@ class World:
             self._queue = MessageQueue(self.hub, visibility=2 * sizes.lease, deliveries_max=5)
         self.blobs = MemoryBlobStore()
         self.watch.has_blob = self.blobs.exists
+        self.watch.was_stopped = self.faults.has_stopped
         self.watch.may_be_early = lambda process: self.lives[process.partition("#")[0]].early_tolerance
         self._around = Environment(
             store=self.store,

@@ -47,6 +47,13 @@ def test_a_few_seeds_end_well() -> None:
 
 
 @pytest.mark.slow
+def test_a_run_may_be_blocked_if_faults_stopped_one_worker_after_the_other_with_it() -> None:
+    (outcome,) = simulate_seeds([1_110_088], "memory", workload="schedules", trace=True)
+    assert outcome.exit is Exit.FINE, outcome.found
+    assert any("run.blocked" in line and "worker_lost" in line for line in outcome.trace)
+
+
+@pytest.mark.slow
 def test_each_nominal_time_is_accounted_for_once_whatever_goes_wrong(ledgers: list[ScheduleLedger]) -> None:
     for outcome in simulate_seeds(SEEDS, "memory", workload="schedules"):
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)

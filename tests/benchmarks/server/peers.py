@@ -145,4 +145,5 @@ def _wait_for(process: subprocess.Popen[bytes], url: str) -> None:
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+        port: int = server.getsockname()[1]
+        return port
