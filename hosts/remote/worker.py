@@ -42,8 +42,10 @@ _REFUSABLE: Final = 1024 * 1024
 _REFUSABLE_TRIES: Final = 5
 _TOGETHER: Final = 512 * 1024
 """The size of the outcomes, in bytes, that are sent together at most."""
-_GATHER: Final = 0.003
-"""For how many seconds a claim waits for more free slots, while other bodies run."""
+_GATHER: Final = 0.005
+"""For how many seconds a claim waits for more free slots, while other tasks run or are settled."""
+_GATHER_OUTCOMES: Final = 0.001
+"""For how many seconds an outcome waits for others, while other bodies run."""
 _LAST_TRIES: Final = 3
 """How often the end of a worker is reported to a server that does not answer."""
 
@@ -261,16 +263,21 @@ class _WorkerSession:
     async def _free(self, concurrency: int) -> int:
         """Wait for free slots, and return how many there are.
 
-        A slot is free once its body has ended: its outcome is stored while the next task is claimed. If other bodies
-        run, more slots may be free soon, and one claim for several costs the server as much as for one.
+        A slot is free once its body has ended: its outcome is stored while the next task is claimed. If more slots may
+        be free soon, they are waited for: one claim for several costs the server as much as for one.
         """
-        held_max = 2 * concurrency
-        while self.busy >= concurrency or len(self.running) >= held_max:
+        await self._until_free(concurrency, 1)
+        with anyio.move_on_after(_GATHER):
+            await self._until_free(concurrency, concurrency // 2)
+        return self._free_now(concurrency)
+
+    async def _until_free(self, concurrency: int, number: int) -> None:
+        while self._free_now(concurrency) < number:
             self.changed = anyio.Event()
             await self.changed.wait()
-        if self.busy and concurrency - self.busy < concurrency // 2:
-            await anyio.sleep(_GATHER)
-        return min(concurrency - self.busy, held_max - len(self.running), CLAIMED_MAX)
+
+    def _free_now(self, concurrency: int) -> int:
+        return min(concurrency - self.busy, 2 * concurrency - len(self.running), CLAIMED_MAX)
 
     async def _call(self, method: str, path: str, body: object = None, **options: Any) -> Answer:
         call = partial(self.server.call, method, path, body, **options)
@@ -363,6 +370,8 @@ class _WorkerSession:
         """Send what has waited while the outcomes before were stored: so many tasks cost one request."""
         while True:
             await self.has_outcomes.wait()
+            if self.busy:
+                await anyio.sleep(_GATHER_OUTCOMES)
             self.has_outcomes = anyio.Event()
             while batch := self._next_outcomes():
                 body = {"outcomes": [{"token": one.token, one.how: one.body} for one in batch]}

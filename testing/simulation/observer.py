@@ -393,8 +393,8 @@ class SimulationObserver:
     def _blocked(self, row: HistoryRow) -> Iterator[Violation]:
         """Yield runs that were blocked without a valid reason (S6).
 
-        A blob is missing or corrupt; or one worker after the other was lost with the run, each by a fault. That is rare,
-        but faults may be that frequent.
+        A blob is missing or corrupt; or one worker after the other was lost with the run, each by a fault. That is
+        rare, but faults may be that frequent.
         """
         if row.type != events.RunBlocked.type:
             return
