@@ -641,7 +641,7 @@ def _when_grown(invocation: Invocation[Any, Any]) -> "Future[Run] | None":
 
 
 def _page_without_slash(request: Request) -> str | None:
-    """Return the address of a page that was asked for with a slash at its end; None for any other request."""
+    """Return the address of a page that was requested with a slash at its end; None for any other request."""
     path, mark, query = address_of(request.scope).partition("?")
     if request.method not in {"GET", "HEAD"} or not path.startswith(f"{PAGES}/") or not path.endswith("/"):
         return None

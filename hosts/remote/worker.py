@@ -367,7 +367,7 @@ class _WorkerSession:
         return await self._call("POST", f"/tasks/{token}/{how}", body, tries=tries)
 
     async def _send_outcomes(self) -> None:
-        """Send what has waited while the outcomes before were stored: so many tasks cost one request."""
+        """Send the outcomes that were added while earlier ones were stored, many in one request."""
         while True:
             await self.has_outcomes.wait()
             if self.busy:
