@@ -42,6 +42,8 @@ _REFUSABLE: Final = 1024 * 1024
 _REFUSABLE_TRIES: Final = 5
 _TOGETHER: Final = 512 * 1024
 """The size of the outcomes, in bytes, that are sent together at most."""
+_TOGETHER_TRIES: Final = 2
+"""How often they are sent together until each is sent alone."""
 _GATHER: Final = 0.005
 """For how many seconds a claim waits for more free slots, while other tasks run or are settled."""
 _GATHER_OUTCOMES: Final = 0.001
@@ -374,14 +376,22 @@ class _WorkerSession:
                 await anyio.sleep(_GATHER_OUTCOMES)
             self.has_outcomes = anyio.Event()
             while batch := self._next_outcomes():
-                body = {"outcomes": [{"token": one.token, one.how: one.body} for one in batch]}
-                answer = await self._call("POST", "/tasks:settle", body)
-                # A request that is refused as a whole says nothing about each outcome: then each is sent alone.
-                for one, found in zip(batch, answer.document.get("answers", ()), strict=False):
+                # A request that is refused as a whole, or not answered, says nothing about each outcome: then each is
+                # sent alone, so that one that the server can't take does not hold up the others.
+                for one, found in zip(batch, await self._answers_to(batch), strict=False):
                     problem = found["problem"]
                     one.answer = Answer(200, {}) if problem is None else Answer(problem["status"], problem)
                 for one in batch:
                     one.answered.set()
+
+    async def _answers_to(self, batch: Iterable[_SentOutcome]) -> Iterable[Mapping[str, Any]]:
+        """Return the answers to outcomes; none if the request has none."""
+        body = {"outcomes": [{"token": one.token, one.how: one.body} for one in batch]}
+        try:
+            answer = await self._call("POST", "/tasks:settle", body, tries=_TOGETHER_TRIES)
+        except UnavailableError:
+            return ()
+        return cast("Iterable[Mapping[str, Any]]", answer.document.get("answers", ()))
 
     def _next_outcomes(self) -> list[_SentOutcome]:
         found: list[_SentOutcome] = []

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -36,9 +37,11 @@ from holdfast.errors import (
     InvalidArgumentError,
     RemoteStepError,
     RunFailedError,
+    UnavailableError,
 )
 from holdfast.hosts.http import live_reads
 from holdfast.hosts.remote import large_values
+from holdfast.hosts.remote.connection import Answer, ServerConnection
 from holdfast.http import asgi_app
 from holdfast.ports.blobs import BlobStore, UploadAddress
 from holdfast.remote import RemoteWorker
@@ -289,6 +292,31 @@ def test_a_sync_body_can_see_that_its_attempt_timed_out(engine: Engine, server: 
         while not noticed and time.monotonic() < until:
             time.sleep(0.005)
     assert noticed == [True]
+
+
+@pytest.mark.parametrize("refused", [Answer(413, {}), UnavailableError("the server has a bug")], ids=str)
+def test_outcomes_that_are_refused_together_are_sent_alone(
+    engine: Engine, server: str, monkeypatch: pytest.MonkeyPatch, refused: Answer | UnavailableError
+) -> None:
+    paths = Counter[str]()
+
+    def refuse(self: ServerConnection, method: str, path: str, body: object = None, **options: Any) -> Answer:
+        paths[path.rpartition("/")[2]] += 1
+        if not path.endswith("tasks:settle"):
+            return send(self, method, path, body, **options)
+        if isinstance(refused, UnavailableError):
+            assert options["tries"] is not None, "it would be repeated for ever"
+            raise refused
+        return refused
+
+    send = ServerConnection.call
+    monkeypatch.setattr(ServerConnection, "call", refuse)
+    with remote(server, concurrency=4):
+        runs = [engine.sync.start(call(how)) for how in ("a", "final", "b", "listed")]
+        results = [run.result(timeout=120) for run in runs]
+    assert results == ["a", "give_up GiveUp final", "b", "body_error KeyError 'listed'"]
+    assert (paths["complete"], paths["fail"]) == (2, 2)
+    assert 1 <= paths["tasks:settle"] <= 4
 
 
 @pytest.mark.slow
