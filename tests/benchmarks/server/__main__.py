@@ -36,7 +36,7 @@ class Sizes:
     long_rows: int = 50_000
     items: int = 10_000
     viewers: int = 100
-    drained: int = 2_000
+    drained: int = 8_000
     rounds: int = 5
     remote_runs: int = 40
     remote_idle: int = 100

@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import psycopg
+
 from tests.benchmarks.peers.environments import program_of, python_of
 from tests.benchmarks.server.clients import Client, at_once
 from tests.benchmarks.server.measures import CLIENTS, Row
@@ -21,11 +23,19 @@ from tests.benchmarks.server.measures import CLIENTS, Row
 RESTATE_SERVER: Final = "@restatedev/restate-server@1.7.12"
 SECONDS_MAX: Final = 120.0
 """How long a server may take until it answers."""
+_HAS_EXTENSION: Final = "SELECT 1 FROM pg_available_extensions WHERE name = 'pg_trgm'"
 _CACHE: Final = Path(__file__).resolve().parents[3] / ".cache" / "peers"
 
 
 def prefect_starts(postgres_url: str, number: int) -> Iterator[Row]:
     """Create flow runs at Prefect's API, which has this database. No worker runs them."""
+    with psycopg.connect(postgres_url) as connection:
+        if connection.execute(_HAS_EXTENSION).fetchone() is None:
+            print(
+                "Prefect is not measured: this PostgreSQL lacks the extension pg_trgm, so pass --postgres-url",
+                file=sys.stderr,
+            )
+            return
     port = _free_port()
     with tempfile.TemporaryDirectory() as home:
         settings = {
