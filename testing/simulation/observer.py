@@ -399,16 +399,17 @@ class SimulationObserver:
         if row.type != events.RunBlocked.type:
             return
         blocked = events.RunBlocked.from_row(row)
-        if blocked.code == LOST_WORKER and self._lost_with(row) >= (blocked.attempt or 1):
+        if blocked.code == LOST_WORKER and self._was_lost_too_often(row.run, blocked):
             return
         if blocked.code not in _BLOCKS:
             yield Violation("S6", row.run, f"the run was blocked: {blocked.code}: {blocked.message}")
 
-    def _lost_with(self, row: HistoryRow) -> int:
-        """Return how many claims of the job of a blocked run were made by processes that a fault has stopped."""
-        job, epoch = events.RunBlocked.from_row(row).job, row.epoch or 0
-        claims = (self._claims.get((f"{row.run}.{job}", one)) for one in range(1, epoch + 1))
-        return sum(claim is not None and self.was_stopped(claim) for claim in claims)
+    def _was_lost_too_often(self, run: str, blocked: events.RunBlocked) -> bool:
+        """Return whether a fault has stopped the processes of as many claims of a job as it has attempts."""
+        assert self._tables is not None
+        job = self._tables.jobs[run][blocked.job or 0]
+        claims = (self._claims.get((job.key.text, epoch)) for epoch in range(1, job.epoch + 1))
+        return sum(claim is not None and self.was_stopped(claim) for claim in claims) >= job.max_attempts
 
     # Events ---------------------------------------------------------------------------------------------------------
 
