@@ -9,7 +9,7 @@ from typing import cast
 
 ROOT = Path(__file__).resolve().parent.parent
 _REQUIREMENT = re.compile(
-    r"(?P<name>[A-Za-z0-9._-]+)(\[(?P<extra>\w+)\])?>=(?P<floor>[0-9][0-9.]*)(,<[0-9][0-9.]*)?"
+    r"(?P<name>[A-Za-z0-9._-]+)(\[(?P<extra>\w+)\])?>=(?P<floor>[0-9][0-9.]*)(,<[0-9][0-9.]*)?(; .+)?"
 )
 
 

@@ -60,12 +60,10 @@ class ScreenHandler(logging.Handler):
             **({} if self._process is None else {"process": self._process}),
             "message": hide(record.getMessage(), self._screen.secrets),
         }
-        fields = {name: getattr(record, name, None) for name in _FIELDS}
-        data |= {
-            name: hide(value, self._screen.secrets) if isinstance(value, str) else value
-            for name, value in fields.items()
-            if value not in (None, "")
-        }
+        fields = vars(record)
+        for name in _FIELDS:
+            if (value := fields.get(name)) not in (None, ""):
+                data[name] = hide(value, self._screen.secrets) if isinstance(value, str) else value
         if record.exc_info:
             lines = "".join(traceback.format_exception(*record.exc_info))
             data["traceback"] = hide(lines, self._screen.secrets)

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Generator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -14,9 +15,11 @@ from holdfast.hosts.cli.browser_session_options import BrowserSessionOptions, br
 from holdfast.hosts.cli.console import Screen, screen_options
 from holdfast.hosts.cli.engine_options import default_engine, load_engine
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.http_protocol import http_protocol
 from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
 from holdfast.hosts.cli.oidc_options import OidcOptions, oidc_options
 from holdfast.hosts.cli.process_logs import log_all
+from holdfast.hosts.worker.garbage_collection import collecting_seldom
 from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.errors import InvalidArgumentError, UnprotectedAddressError
 
@@ -136,7 +139,8 @@ def serve_command(
             screen.line({"event": "listening", "url": url})
         if not has_credentials:
             screen.note("There is no key: requests from this machine may do everything.")
-        anyio.run(_serve, _uvicorn(server, root_path), listening)
+        with collecting_seldom():
+            anyio.run(_serve, _uvicorn(server, root_path), listening, backend_options=_loop_options())
 
 
 async def _serve(server: "uvicorn.Server", listening: socket.socket) -> None:
@@ -196,6 +200,11 @@ def _url_of(listening: socket.socket, root_path: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{root_path}"
 
 
+def _loop_options() -> dict[str, object]:
+    """Return the options of the event loop: that of uvloop where it is installed."""
+    return {"use_uvloop": find_spec("uvloop") is not None}
+
+
 def _uvicorn(server: "HttpServer", root_path: str) -> "uvicorn.Server":
     """Return a uvicorn that ends open streams when it is stopped, before it waits for all answers to be complete.
 
@@ -221,6 +230,7 @@ def _uvicorn(server: "HttpServer", root_path: str) -> "uvicorn.Server":
 
     config = uvicorn.Config(
         server,
+        http=http_protocol(),
         root_path=root_path,
         lifespan="off",
         log_config=None,

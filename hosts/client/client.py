@@ -132,11 +132,11 @@ class Client(Dispatcher):
         """Return an operator's command with its actor and its request: this client's, if it has none."""
         if not isinstance(command, OperatorCommand):
             return command
+        actor = self._actor if command.actor is None else command.actor
+        request_id = self._request_id if command.request_id is None else command.request_id
         signed: OperatorCommand[R] = command
-        if signed.actor is None and self._actor is not None:
-            signed = evolve(signed, actor=self._actor)
-        if signed.request_id is None and self._request_id is not None:
-            signed = evolve(signed, request_id=self._request_id)
+        if (actor, request_id) != (command.actor, command.request_id):
+            signed = evolve(command, actor=actor, request_id=request_id)
         if signed.actor is not None and not signed.is_kept:
             _log.info("%s by %s: %s", signed.type, signed.actor.text, command_json(signed))
         return signed

@@ -25,6 +25,7 @@ SECURITY_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 """The headers of every answer, unless it has its own."""
+_SECURITY: Final = tuple((name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items())
 
 
 def document(reply: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -69,6 +70,7 @@ def matches(header: str | None, etag: str) -> bool:
 
 REQUEST_ID: Final = "x-request-id"
 """The header that names a request in answers. The server makes the id, so that those of the audit log are true."""
+_REQUEST_ID: Final = REQUEST_ID.encode()
 _REQUEST_ID_KEY: Final = "holdfast.request_id"
 
 
@@ -91,12 +93,8 @@ class WithCommonHeaders:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
                 known = {name.lower() for name, _ in headers}
-                headers += [
-                    (name.encode(), text.encode())
-                    for name, text in SECURITY_HEADERS.items()
-                    if name.encode() not in known
-                ]
-                headers.append((REQUEST_ID.encode(), request_id.encode()))
+                headers += [header for header in _SECURITY if header[0] not in known]
+                headers.append((_REQUEST_ID, request_id.encode()))
                 message = {**message, "headers": headers}
             await send(message)
 

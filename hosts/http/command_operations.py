@@ -1,6 +1,7 @@
 """The operation that takes the commands of the kernel in their documented JSON form."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, cast
 
 import attrs
@@ -136,13 +137,14 @@ def _authorise(principal: Principal, namespace: str, kind: str, place: str) -> N
 def _check_integers(data: object, place: str) -> None:
     """Refuse integers that no column can hold. Values of users are texts here."""
     match data:
-        case bool():
+        case str() | bool():
             return
         case int() if abs(data) > INTEGER_MAX:
             raise invalid(place, "a number is too large")
         case dict():
             for key, value in cast("dict[str, object]", data).items():
-                _check_integers(value, f"{place}.{key}")
+                if value.__class__ is not str:
+                    _check_integers(value, f"{place}.{key}")
         case list():
             for index, value in enumerate(cast("list[object]", data)):
                 _check_integers(value, f"{place}[{index}]")
@@ -152,7 +154,6 @@ def _check_integers(data: object, place: str) -> None:
 
 def _check(value: object, namespace: str, place: str) -> None:
     """Refuse what only the kernel and its hosts may put into a command, at any depth."""
-    found: Any = value
     match value:
         case Payload(inline=text):
             if text is None:
@@ -168,12 +169,22 @@ def _check(value: object, namespace: str, place: str) -> None:
         case tuple():
             for index, one in enumerate(cast("tuple[object, ...]", value)):
                 _check(one, namespace, f"{place}[{index}]")
+            return
         case _:
             pass
-    cls: Any = found.__class__
-    if attrs.has(cls):
-        for field in attrs.fields(cls):
-            _check(getattr(found, field.name), namespace, f"{place}.{field.name}")
+    cls: Any = type(value)
+    for name in _fields_of(cls):
+        if (one := getattr(value, name)).__class__ not in _WITHOUT_PARTS:
+            _check(one, namespace, f"{place}.{name}")
+
+
+_WITHOUT_PARTS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+@cache
+def _fields_of(cls: type) -> tuple[str, ...]:
+    """Return the names of the fields of an attrs class; none of another class."""
+    return tuple(one.name for one in attrs.fields(cls)) if attrs.has(cls) else ()
 
 
 OPERATIONS: Final[Table] = (

@@ -5,10 +5,11 @@ written `%2F`, is one segment, and a path has one spelling that matches.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 from urllib.parse import quote, unquote
 
+import attrs
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
@@ -21,13 +22,24 @@ Endpoint: TypeAlias = Callable[[Request, Mapping[str, "Operation[Any, Any, Any]"
 """Answers a request to a path that has operations, by their method."""
 
 
-class PathRoute(BaseRoute):
-    """The operations of one path, by method."""
+@attrs.frozen
+class OperationPath:
+    """A path of the table."""
 
-    def __init__(self, path: str, operations: Mapping[str, Operation], endpoint: Endpoint) -> None:
-        self.path = path
-        self.operations = operations
-        self._segments = path.split("/")[1:]
+    path: str
+    segments: tuple[str, ...]
+    operations: Mapping[str, Operation]
+    """Its operations by method."""
+
+
+class OperationRoutes(BaseRoute):
+    """The paths of a table as one route, so that a request is not compared with each of them."""
+
+    def __init__(self, paths: Mapping[str, Mapping[str, Operation]], endpoint: Endpoint) -> None:
+        self._tree = _Branch()
+        for path, operations in paths.items():
+            segments = tuple(path.split("/")[1:])
+            self._tree.add(OperationPath(path, segments, operations))
         self._endpoint = endpoint
 
     @override
@@ -35,25 +47,56 @@ class PathRoute(BaseRoute):
         if scope["type"] != "http":
             return Match.NONE, {}
         segments = path_segments(scope)
-        if len(segments) != len(self._segments):
+        found = self._tree.find(segments)
+        if found is None:
             return Match.NONE, {}
-        found: dict[str, str] = {}
-        for wanted, segment in zip(self._segments, segments, strict=True):
-            if wanted.startswith("{"):
-                if not segment or not is_fit(segment):
-                    return Match.NONE, {}
-                found[wanted[1:-1]] = segment
-            elif wanted != segment:
-                return Match.NONE, {}
-        return Match.FULL, {"path_params": found}
+        parameters = {
+            name[1:-1]: segment
+            for name, segment in zip(found.segments, segments, strict=True)
+            if name.startswith("{")
+        }
+        return Match.FULL, {"path_params": parameters, "route": found}
 
     @override
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._endpoint(Request(scope, receive), self.operations, send)
+        found: OperationPath = scope["route"]
+        await self._endpoint(Request(scope, receive), found.operations, send)
 
     @override
     def url_path_for(self, name: str, /, **path_params: Any) -> NoReturn:
         raise NoMatchFound(name, path_params)
+
+
+class _Branch:
+    """The paths that begin with the same segments."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, _Branch] = {}
+        self._of_parameter: _Branch | None = None
+        self._path: OperationPath | None = None
+
+    def add(self, path: OperationPath, depth: int = 0) -> None:
+        """Add a path, below the branch of its segments up to a depth."""
+        if depth == len(path.segments):
+            self._path = path
+            return
+        segment = path.segments[depth]
+        if not segment.startswith("{"):
+            below = self._by_text.setdefault(segment, _Branch())
+        else:
+            below = self._of_parameter = self._of_parameter or _Branch()
+        below.add(path, depth + 1)
+
+    def find(self, segments: Sequence[str], depth: int = 0) -> OperationPath | None:
+        """Return the path of a request. A segment that is a text of the table is no parameter there."""
+        if depth == len(segments):
+            return self._path
+        segment = segments[depth]
+        below = self._by_text.get(segment)
+        found = None if below is None else below.find(segments, depth + 1)
+        if found is None and self._of_parameter is not None and segment and is_fit(segment):
+            found = self._of_parameter.find(segments, depth + 1)
+        return found
 
 
 def path_segments(scope: Scope) -> list[str]:
@@ -91,4 +134,4 @@ def routes_of(table: Table, endpoint: Endpoint) -> list[BaseRoute]:
             raise ValueError(f"{one.name}: another operation has this name, or {one.method} {one.path}")
         names.add(one.name)
         by_path[one.path][one.method] = one
-    return [PathRoute(path, operations, endpoint) for path, operations in by_path.items()]
+    return [OperationRoutes(by_path, endpoint)]

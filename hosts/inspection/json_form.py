@@ -8,9 +8,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import attrs
+
+_DATA: Final = frozenset({str, int, float, bool, type(None)})
+"""The types whose values are JSON data. Most fields have one of them, and are not worth a call."""
 
 
 def json_form(value: object) -> object:
@@ -21,8 +24,13 @@ def json_form(value: object) -> object:
     text. Everything else must be JSON data already.
     """
     cls: Any = type(value)
-    if attrs.has(cls):
-        return {key: json_form(getattr(value, name)) for name, key in keys_of(cls).items()}
+    if cls in _DATA:
+        return value
+    if (fields := _fields_of(cls)) is not None:
+        return {
+            key: one if (one := getattr(value, name)).__class__ in _DATA else json_form(one)
+            for name, key in fields
+        }
     match value:
         case datetime():
             text = value.astimezone(UTC).isoformat(timespec="microseconds")
@@ -35,11 +43,17 @@ def json_form(value: object) -> object:
             return value.value
         case Mapping():
             items = cast("Mapping[object, object]", value).items()
-            return {str(name): json_form(one) for name, one in items}
+            return {str(name): one if one.__class__ in _DATA else json_form(one) for name, one in items}
         case tuple() | list():
             return [json_form(one) for one in cast("tuple[object, ...]", value)]
         case _:
             return value
+
+
+@cache
+def _fields_of(cls: type) -> tuple[tuple[str, str], ...] | None:
+    """Return the names of the fields of an attrs class, each with its key; None for another class."""
+    return tuple(keys_of(cls).items()) if attrs.has(cls) else None
 
 
 @cache

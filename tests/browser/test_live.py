@@ -10,6 +10,7 @@ from docs.examples.live_demo.shop import refund
 from playwright.sync_api import Browser, Page, expect
 
 from holdfast import Engine
+from holdfast.hosts.cli.http_protocol import http_protocol
 from holdfast.http import asgi_app
 from tests.browser.shop import wait_until
 from tests.browser.tabs import noting_tab, opened_tab
@@ -39,7 +40,12 @@ class Server:
 
     def start(self) -> None:
         config = uvicorn.Config(
-            self.app, port=self._port, log_config=None, lifespan="off", timeout_graceful_shutdown=1
+            self.app,
+            http=http_protocol(),
+            port=self._port,
+            log_config=None,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

@@ -16,6 +16,7 @@ PUBLIC_MODULES = ("client", "errors", "http", "metrics", "plugins", "remote", "s
 OPTIONAL = (
     "alembic",
     "click",
+    "httptools",
     "hypothesis",
     "httpx",
     "prometheus_client",
@@ -26,6 +27,7 @@ OPTIONAL = (
     "starlette",
     "tzdata",
     "uvicorn",
+    "uvloop",
 )
 IMPORTED_MODULES_MAX = 130
 """How many modules of Holdfast are imported to write pipelines: a count, which no machine changes. They are 111."""

@@ -30,6 +30,8 @@ class OriginCookie:
     def read(self, request: "Request") -> str | None:
         """Return the cookie of a request; None without one, or with two: another site may have set one of them."""
         sent = _cookies_of(request)
+        if not sent:
+            return None
         names = [_secure_name(self._name, request)]
         if self._may_be_plain(request):
             names.append(_plain_name(self._name, request))

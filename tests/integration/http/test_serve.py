@@ -19,10 +19,13 @@ import jwt
 import pytest
 
 from holdfast import Engine
+from holdfast.hosts.worker.garbage_collection import YOUNG_MAX
 from tests.integration.http.live import stream
 from tests.integration.http_auth.provider import CLIENT, SECRET, provider_at_work
 
 SHOP = """
+import gc
+
 from holdfast import Channel, Engine, step, workflow
 
 approval = Channel("approval", bool)
@@ -40,7 +43,15 @@ async def approved(cents: int) -> str:
     await approval.receive()
     return await charge(cents)
 
-engine = Engine.open("sqlite:///shop.db", workflows=[checkout, approved])
+@step
+def threshold() -> int:
+    return gc.get_threshold()[0]
+
+@workflow
+async def collector() -> int:
+    return await threshold()
+
+engine = Engine.open("sqlite:///shop.db", workflows=[checkout, approved, collector])
 """
 RUNS = "/v1/namespaces/default/runs"
 SECONDS_MAX = 200
@@ -102,6 +113,13 @@ def start(client: httpx.Client, workflow: str, id: str, wait: int) -> Any:
     answer = client.post(RUNS, json=body, headers={"Prefer": f"wait={wait}"})
     assert answer.status_code == 201, answer.text
     return answer.json()
+
+
+def test_its_process_makes_garbage_collections_rare(folder: Path) -> None:
+    with serving(folder, free_port(), "--worker") as (_, client):
+        started = client.post(RUNS, json={"workflow": "collector"}, headers={"Prefer": "wait=20"})
+
+    assert started.json()["result"] == YOUNG_MAX
 
 
 def test_a_server_with_a_worker_runs_what_is_started(folder: Path) -> None:
