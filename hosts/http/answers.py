@@ -28,11 +28,18 @@ SECURITY_HEADERS: Final = {
 _SECURITY: Final = tuple((name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items())
 
 
-def document(reply: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return an answer with a JSON document; without one for None."""
+def document(
+    reply: object, *, status: int = 200, headers: dict[str, str] | None = None, text: str | None = None
+) -> Response:
+    """Return an answer with a JSON document; without one for None. `text` is the document, if it is there already."""
     if reply is None:
         return Response(status_code=204, headers=headers)
-    return Response(compact(json_form(reply)), status, headers, "application/json")
+    return Response(json_text(reply) if text is None else text, status, headers, "application/json")
+
+
+def json_text(reply: object) -> str:
+    """Return the JSON document of a reply."""
+    return compact(json_form(reply))
 
 
 def problem_answer(problem: Problem, headers: dict[str, str] | None = None) -> Response:
@@ -42,21 +49,29 @@ def problem_answer(problem: Problem, headers: dict[str, str] | None = None) -> R
         found["Retry-After"] = str(problem.retry_after)
     if problem.status == 401:
         found["WWW-Authenticate"] = "Bearer"
-    return Response(compact(json_form(problem)), problem.status, found, MEDIA_TYPE)
+    return Response(json_text(problem), problem.status, found, MEDIA_TYPE)
 
 
-def etag_of(reply: object) -> str:
-    """Return the weak ETag of a document. The time that an active run has taken so far does not count."""
-    digest = sha256(compact(json_form(_settled(reply))).encode()).hexdigest()
-    return f'W/"{digest[:24]}"'
+def etag_of(reply: object, text: str | None = None) -> str:
+    """Return the weak ETag of a document. The time that an active run has taken so far does not count.
+
+    `text` is the document, if it is there already.
+    """
+    settled = _settled(reply)
+    counted = text if text is not None and settled is reply else json_text(settled)
+    return f'W/"{sha256(counted.encode()).hexdigest()[:24]}"'
 
 
 def _settled(reply: object) -> object:
+    """Return a reply without the times that active runs have taken; the reply itself if it has none."""
     if isinstance(reply, RunInfo):
-        return attrs.evolve(reply, duration=timedelta())
+        return reply if reply.ended_at is not None else attrs.evolve(reply, duration=timedelta())
     page: Any = reply
     if isinstance(items := getattr(reply, "items", None), tuple):
-        return attrs.evolve(page, items=tuple(map(_settled, cast("tuple[object, ...]", items))))
+        found = cast("tuple[object, ...]", items)
+        settled = tuple(map(_settled, found))
+        if any(one is not other for one, other in zip(settled, found, strict=True)):
+            return attrs.evolve(page, items=settled)
     return reply
 
 

@@ -10,6 +10,7 @@ from starlette.types import Send
 from holdfast.hosts.http.answers import (
     document,
     etag_of,
+    json_text,
     matches,
 )
 from holdfast.hosts.http.download_responses import DownloadResponse
@@ -96,13 +97,14 @@ def _response(
         target = reply.address if reply.is_elsewhere else f"{invocation.root}{reply.address}"
         return Response(status_code=303, headers={"Location": target})
     visible, headers, status = shown(invocation, reply), dict(applied), 200
+    text = None if visible is None else json_text(visible)
     if operation.method == "GET" and visible is not None:
-        headers["ETag"] = etag = etag_of(visible)
+        headers["ETag"] = etag = etag_of(visible, text)
         if matches(known, etag):
             return Response(status_code=304, headers=headers)
     if operation.location is not None and (place := operation.location(invocation, reply)) is not None:
         status, headers["Location"] = 201, f"{invocation.root}{place}"
-    return document(visible, status=status, headers=headers)
+    return document(visible, status=status, headers=headers, text=text)
 
 
 def _path_after_form(operation: Operation, invocation: Invocation[Any, Any], reply: Any) -> str:
