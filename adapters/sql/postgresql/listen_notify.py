@@ -147,9 +147,10 @@ class PostgresTransport:
     def _notify(self, connection: psycopg.Connection[Any], hints: Sequence[Hint]) -> None:
         messages = list(messages_of(hints))[:MESSAGES_MAX]
         with self._answering(connection):
+            # As JSON: psycopg escapes each quote of a text in an array by a call.
             connection.execute(
-                "SELECT pg_notify(%(channel)s, message) FROM unnest(%(messages)s::text[]) AS message",
-                {"channel": self._channel, "messages": messages},
+                "SELECT pg_notify(%(channel)s, message) FROM json_array_elements_text(%(messages)s) AS message",
+                {"channel": self._channel, "messages": compact(messages)},
             )
 
     def _listen(self, stop: threading.Event) -> None:
