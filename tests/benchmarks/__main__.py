@@ -20,6 +20,7 @@ from tests.benchmarks import (
     schedule_workloads,
     topic_workloads,
     transaction_workloads,
+    user_workloads,
     workloads,
 )
 from tests.benchmarks.figures import Case, Figure, table, take
@@ -46,6 +47,8 @@ class Sizes:
     idle_seconds: int
     replayed: int
     long_steps: int
+    carried: int
+    cold: int
     repeats: int
     warm_up: int
 
@@ -66,6 +69,8 @@ FULL: Final = Sizes(
     idle_seconds=60,
     replayed=10_000,
     long_steps=3_000,
+    carried=1_000,
+    cold=10,
     repeats=3,
     warm_up=5,
 )
@@ -85,6 +90,8 @@ QUICK: Final = Sizes(
     idle_seconds=5,
     replayed=1_000,
     long_steps=600,
+    carried=200,
+    cold=3,
     repeats=1,
     warm_up=5,
 )
@@ -104,6 +111,8 @@ TINY: Final = Sizes(
     idle_seconds=1,
     replayed=20,
     long_steps=20,
+    carried=10,
+    cold=1,
     repeats=1,
     warm_up=1,
 )
@@ -234,6 +243,7 @@ def cases(sizes: Sizes) -> list[Case]:
             floor=lambda site: topic_workloads.signal_waits(site, sizes.keys),
             repeats=1,
         ),
+        *_of_users(sizes),
     ]
 
 
@@ -382,6 +392,72 @@ def _schedules(sizes: Sizes) -> Sequence[Case]:
             repeats=1,
             warms_up_itself=True,
             before=before,
+        ),
+    )
+
+
+def _of_users(sizes: Sizes) -> Sequence[Case]:
+    """Return cases of what users do. Their floors are the same work with small values, alone, or without an engine."""
+    few = max(1, sizes.carried // 5)
+    return (
+        Case(
+            name="values_of_1_kb",
+            unit="runs/s",
+            measure=lambda site: user_workloads.values(site, sizes.carried, 1_000),
+            floor=lambda site: user_workloads.values(site, sizes.carried, user_workloads.SMALL),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="values_of_100_kb",
+            unit="runs/s",
+            measure=lambda site: user_workloads.values(site, few, 100_000),
+            floor=lambda site: user_workloads.values(site, few, user_workloads.SMALL),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="steps_of_5_ms",
+            unit="steps/s",
+            measure=lambda site: user_workloads.slow_steps(site, sizes.chains),
+            floor=lambda site: user_workloads.sleeps(site, sizes.chains),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="signals_in_random_order",
+            unit="runs/s",
+            measure=lambda site: user_workloads.signals(site, sizes.woken),
+            floor=lambda site: floors.wake(site, sizes.woken, sizes.woken),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="latency_beside_load",
+            unit="ms",
+            measure=lambda site: user_workloads.beside_load(site, sizes.asked),
+            floor=lambda site: user_workloads.alone(site, sizes.asked),
+            repeats=1,
+            warms_up_itself=True,
+        ),
+        Case(
+            name="drain_by_4_processes",
+            unit="runs/s",
+            measure=lambda site: user_workloads.drain_by(site, sizes.drain, 4),
+            floor=lambda site: user_workloads.drain_by(site, sizes.drain, 1),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="cold_worker",
+            unit="ms",
+            measure=lambda site: user_workloads.cold_worker(site, sizes.cold),
+            floor=lambda site: user_workloads.imports(site, sizes.cold),
+            repeats=1,
+            warms_up_itself=True,
+        ),
+        Case(
+            name="cold_handler",
+            unit="ms",
+            measure=lambda site: user_workloads.cold_handler(site, sizes.cold),
+            floor=lambda site: user_workloads.imports(site, sizes.cold),
+            repeats=1,
+            warms_up_itself=True,
         ),
     )
 
