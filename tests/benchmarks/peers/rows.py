@@ -71,7 +71,14 @@ class _Share:
 def rows(share: float = 1.0) -> Sequence[Row]:
     """Return everything that is measured, at this share of its full size."""
     some = _Share(share)
-    return (*_submitted(some), *_drained(some), *_stepped(some), *_waited_for(some), *_on_sqlite(some))
+    return (
+        *_submitted(some),
+        *_drained(some),
+        *_stepped(some),
+        *_of_users(some),
+        *_waited_for(some),
+        *_on_sqlite(some),
+    )
 
 
 def _submitted(some: _Share) -> Sequence[Row]:
@@ -130,6 +137,13 @@ def _drained(some: _Share) -> Sequence[Row]:
         ),
         attrs.evolve(
             one,
+            name="drain, 4 workers",
+            about="the same, by four workers",
+            sizes_of={peer: {**one.sizes_for(peer), "workers": 4} for peer in WORKERS},
+            who=tuple(peer for peer in WORKERS if peer != FLOOR),
+        ),
+        attrs.evolve(
+            one,
             name="drain, much has ended",
             about=f"the same by one worker, where {some.of(200_000, each=500):,} runs have ended before",
             who=aged,
@@ -184,6 +198,48 @@ def _stepped(some: _Share) -> Sequence[Row]:
             unit="s",
             who=(HOLDFAST, "dbos", "absurd"),
             target=0.25,
+        ),
+    )
+
+
+def _of_users(some: _Share) -> Sequence[Row]:
+    who = (HOLDFAST, "dbos", "absurd")
+    at_once = {"absurd": {"at_once": 48}}
+    return (
+        *(
+            Row(
+                name=f"values of {size // 1_000} KB",
+                about=f"one worker does runs of one step that takes and returns a text of {size // 1_000} KB, as the "
+                "runs do",
+                workload="values",
+                sizes={"runs": some.of(runs), "size": size, "at_once": 50},
+                unit="/s",
+                who=who,
+                target=target,
+                sizes_of=at_once,
+            )
+            for size, runs, target in ((1_000, 1_000, 1_500), (100_000, 200, 150))
+        ),
+        Row(
+            name="steps of 5 ms",
+            about="one worker takes 200 runs through 10 steps each that sleep for 5 ms, 50 runs at a time",
+            workload="slow_steps",
+            sizes={"runs": some.whole(200), "length": 10, "at_once": 50},
+            unit="/s",
+            who=who,
+            target=5_000,
+            sizes_of=at_once,
+        ),
+        Row(
+            name="signals",
+            about=f"{some.of(1_000):,} runs wait (dbos: {some.of(200)}, with a thread for each), and are signalled one "
+            "by one, in random order and from four threads, until all have ended",
+            workload="signals",
+            sizes={"runs": some.of(1_000)},
+            unit="/s",
+            who=who,
+            target=1_000,
+            sizes_of={"dbos": {"runs": some.of(200)}},
         ),
     )
 

@@ -26,7 +26,9 @@ from protocol import (
     main,
     marks,
     say,
+    shuffled,
     timed,
+    until,
 )
 
 POLL = 0.02
@@ -51,6 +53,29 @@ async def chain(length: int, context: Any) -> int:
     for _ in range(length):
         number = await add(context, "add", number)
     return number
+
+
+async def carry(text: str, context: Any) -> str:
+    async def body() -> str:
+        return text
+
+    return await context.step("echo", body)
+
+
+async def slow_chain(length: int, context: Any) -> int:
+    number = 0
+
+    async def body() -> int:
+        await asyncio.sleep(0.005)
+        return number + 1
+
+    for _ in range(length):
+        number = await context.step("add", body)
+    return number
+
+
+async def approved(number: int, context: Any) -> int:
+    return number + await context.await_event(f"approval-{number}")
 
 
 async def long(length: int, context: Any) -> int:
@@ -94,9 +119,12 @@ async def parent(width: int, context: Any) -> int:
     return total
 
 
-TASKS: dict[str, Callable[[int, Any], Coroutine[Any, Any, int]]] = {
+TASKS: dict[str, Callable[[Any, Any], Coroutine[Any, Any, object]]] = {
     "one": one,
     "chain": chain,
+    "carry": carry,
+    "slow_chain": slow_chain,
+    "approved": approved,
     "long": long,
     "held": held,
     "fan": fan,
@@ -204,7 +232,7 @@ def submit_batches(url: str, runs: int, batch: int) -> Generator[Work]:
     check(len(results(url)) == runs, "not all were stored")
 
 
-def queued(url: str, name: str, runs: int, *arguments: int) -> None:
+def queued(url: str, name: str, runs: int, *arguments: object) -> None:
     made(url)
     connection = psycopg.connect(url, autocommit=True)
     client = Absurd(connection, queue_name="work")
@@ -227,6 +255,42 @@ def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
     queued(url, "chain", runs, length)
     yield from drained(1, url, runs * length, are_done(url), at_once=at_once)
     check(set(results(url)) == {length}, "it gave something else")
+
+
+def slow_steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
+    queued(url, "slow_chain", runs, length)
+    yield from drained(1, url, runs * length, are_done(url), at_once=at_once)
+    check(set(results(url)) == {length}, "it gave something else")
+
+
+def values(url: str, runs: int, size: int, at_once: int) -> Generator[Work]:
+    text = "x" * size
+    queued(url, "carry", runs, text)
+    yield from drained(1, url, runs, are_done(url), at_once=at_once)
+    check(set(results(url)) == {text}, "it gave something else")
+
+
+def signals(url: str, runs: int) -> Generator[Work]:
+    queued(url, "approved", runs)
+    own = local()
+
+    def send(number: int) -> None:
+        if not hasattr(own, "client"):
+            own.client = Absurd(url, queue_name="work")
+        own.client.emit_event(f"approval-{number}", 1)
+
+    with beside("drainer", url, at_once=48) as worker, psycopg.connect(url, autocommit=True) as state:
+        worker.go()
+        asleep = "SELECT count(*) FROM absurd.r_work WHERE state = 'sleeping'"
+        until(lambda: state.execute(asleep).fetchone() == (runs,))
+
+        def work() -> None:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(send, shuffled(range(runs))))
+            until(are_done(url))
+
+        yield lambda: timed(runs, work)
+    check(sorted(map(int, results(url))) == list(range(1, runs + 1)), "it gave something else")
 
 
 def worker(url: str) -> Generator[Work]:
@@ -325,6 +389,9 @@ if __name__ == "__main__":
         drain,
         drainer,
         steps,
+        slow_steps,
+        values,
+        signals,
         latency,
         worker,
         long_run,

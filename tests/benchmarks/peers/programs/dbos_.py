@@ -24,6 +24,7 @@ from protocol import (
     main,
     marks,
     say,
+    shuffled,
     timed,
     until,
 )
@@ -60,6 +61,35 @@ def long(steps: int) -> int:
         number = add(number)
     MARKS.append(time.perf_counter())
     return number
+
+
+@DBOS.step()
+def echo(text: str) -> str:
+    return text
+
+
+@DBOS.workflow()
+def carry(text: str) -> str:
+    return echo(text)
+
+
+@DBOS.step()
+def add_slowly(number: int) -> int:
+    time.sleep(0.005)
+    return number + 1
+
+
+@DBOS.workflow()
+def slow_chain(steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        number = add_slowly(number)
+    return number
+
+
+@DBOS.workflow()
+def approved(number: int) -> int:
+    return number + DBOS.recv("approvals", timeout_seconds=300)
 
 
 @DBOS.step()
@@ -160,7 +190,7 @@ def submit_batches(url: str, runs: int, batch: int) -> Generator[Work]:
     check(len(client.list_workflows(limit=runs + 1)) == runs, "not all were stored")
 
 
-def queued(url: str, name: str, runs: int, *arguments: int) -> DBOSClient:
+def queued(url: str, name: str, runs: int, *arguments: object) -> DBOSClient:
     made(url)
     client = client_of(url)
     with ThreadPoolExecutor(8) as pool:
@@ -199,6 +229,37 @@ def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
     client = queued(url, "chain", runs, length)
     yield from drained(1, url, runs * length, are_done(client), at_once=at_once)
     check({one.output for one in client.list_workflows(limit=runs)} == {length}, "it gave something else")
+
+
+def slow_steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
+    client = queued(url, "slow_chain", runs, length)
+    yield from drained(1, url, runs * length, are_done(client), at_once=at_once)
+    check({one.output for one in client.list_workflows(limit=runs)} == {length}, "it gave something else")
+
+
+def values(url: str, runs: int, size: int, at_once: int) -> Generator[Work]:
+    text = "x" * size
+    client = queued(url, "carry", runs, text)
+    yield from drained(1, url, runs, are_done(client), at_once=at_once)
+    check({one.output for one in client.list_workflows(limit=runs)} == {text}, "it gave something else")
+
+
+def signals(url: str, runs: int) -> Generator[Work]:
+    client = queued(url, "approved", runs)
+    with beside("drainer", url, at_once=runs + 10) as worker:
+        worker.go()
+        until(lambda: len(client.list_workflows(status=["PENDING"], load_input=False)) == runs)
+        time.sleep(1)  # they have begun, and wait by then
+        ids = [one.workflow_id for one in client.list_workflows(limit=runs, load_input=False)]
+
+        def work() -> None:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda one: client.send(one, 1, topic="approvals"), shuffled(ids)))
+            until(are_done(client))
+
+        yield lambda: timed(runs, work)
+    results = sorted(one.output for one in client.list_workflows(limit=runs))
+    check(results == list(range(1, runs + 1)), "it gave something else")
 
 
 def worker(url: str) -> Generator[Work]:
@@ -305,6 +366,9 @@ if __name__ == "__main__":
         drain,
         drainer,
         steps,
+        slow_steps,
+        values,
+        signals,
         latency,
         worker,
         long_run,

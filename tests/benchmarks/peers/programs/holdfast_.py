@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 import psycopg
 from protocol import (
@@ -25,16 +26,20 @@ from protocol import (
     main,
     marks,
     say,
+    shuffled,
     timed,
+    until,
 )
 
-from holdfast import Cron, Engine, Every, Schedule, SyncEngine, Worker, step, workflow
+from holdfast import Channel, Cron, Engine, Every, Schedule, SyncEngine, Worker, step, workflow
 from holdfast.client import RunStatus
+from holdfast.workflows import Call
 
 SOON = timedelta(seconds=300)
 MARKS: list[float] = []
 HEIR = False
 SEEN: list[float] = []
+T = TypeVar("T")
 
 
 @step
@@ -93,6 +98,38 @@ async def parent(width: int) -> int:
 
 
 @step
+async def echo(text: str) -> str:
+    return text
+
+
+@workflow
+async def carry(text: str) -> str:
+    return await echo(text)
+
+
+@step
+async def add_slowly(number: int) -> int:
+    await asyncio.sleep(0.005)
+    return number + 1
+
+
+@workflow
+async def slow_chain(length: int) -> int:
+    number = 0
+    for _ in range(length):
+        number = await add_slowly(number)
+    return number
+
+
+approvals = Channel("approvals", int)
+
+
+@workflow
+async def approved(number: int) -> int:
+    return number + await approvals.receive()
+
+
+@step
 async def note() -> None:
     SEEN.append(time.time())
 
@@ -103,7 +140,7 @@ async def scheduled() -> None:
 
 
 def engine_of(url: str) -> Engine:
-    engine = Engine.open(url, workflows=[one, chain, long, held, fan, parent])
+    engine = Engine.open(url, workflows=[one, chain, long, held, fan, parent, carry, slow_chain, approved])
     engine.sync.count()  # the tables are there
     gc.collect()
     gc.freeze()
@@ -162,16 +199,51 @@ def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
 
 
 def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
+    yield from worked(url, [chain(length)] * runs, length, runs * length, at_once)
+
+
+def slow_steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
+    yield from worked(url, [slow_chain(length)] * runs, length, runs * length, at_once)
+
+
+def values(url: str, runs: int, size: int, at_once: int) -> Generator[Work]:
+    text = "x" * size
+    yield from worked(url, [carry(text)] * runs, text, runs, at_once)
+
+
+def worked(url: str, calls: list[Call[T]], result: T, items: int, at_once: int) -> Generator[Work]:
+    """Do runs that all have the same result."""
     with engine_of(url).sync as engine:
-        handles = engine.start_all([chain(length) for _ in range(runs)])
+        handles = [one for at in range(0, len(calls), 20) for one in engine.start_all(calls[at : at + 20])]
 
         def work() -> None:
             with Worker(engine, concurrency=at_once):
-                check(
-                    [one.result(timeout=SOON) for one in handles] == [length] * runs, "it gave something else"
-                )
+                results = [one.result(timeout=SOON) for one in handles]
+            check(results == [result] * len(calls), "it gave something else")
 
-        yield lambda: timed(runs * length, work)
+        yield lambda: timed(items, work)
+
+
+def signals(url: str, runs: int) -> Generator[Work]:
+    def wait(connection: psycopg.Connection[Any]) -> bool:
+        row = connection.execute(
+            "SELECT count(*) FROM holdfast_jobs WHERE state IN ('queued', 'leased')"
+        ).fetchone()
+        return row == (0,)
+
+    with engine_of(url).sync as engine, beside("worker", url), psycopg.connect(url, autocommit=True) as state:
+        handles = engine.start_all([approved(number) for number in range(runs)])
+        until(lambda: wait(state))
+
+        def work() -> None:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda one: one.signal(approvals(1)), shuffled(handles)))
+            check(
+                [one.result(timeout=SOON) for one in handles] == list(range(1, runs + 1)),
+                "it gave something else",
+            )
+
+        yield lambda: timed(runs, work)
 
 
 def worker(url: str) -> Generator[Work]:
@@ -272,6 +344,9 @@ if __name__ == "__main__":
         drain,
         drainer,
         steps,
+        slow_steps,
+        values,
+        signals,
         latency,
         worker,
         long_run,

@@ -6,13 +6,17 @@ line, does its work, prints what came of it as JSON, and waits for another line:
 
 import itertools
 import json
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -75,6 +79,11 @@ def until(done: Callable[[], bool], *, seconds: float = 300.0, every: float = 0.
         if time.monotonic() > ends_at:
             raise TimeoutError(f"not done within {seconds:g} s")
         time.sleep(every)
+
+
+def shuffled(items: Sequence[T]) -> list[T]:
+    """Return the items in an order that is random, and the same for all."""
+    return random.Random(20).sample(items, len(items))
 
 
 class Process:
