@@ -56,7 +56,7 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     except ValueError:  # NaN, an infinity or a huge integer: find its path
         _check(data, form)
         raise
-    if (len(text) > MAX_DEPTH or "\\u" in text) and _may_be_refused(text):
+    if (len(text) > MAX_DEPTH or "\\" in text) and _may_be_refused(text):
         _check(data, form)
     if len(text) > max_bytes:
         reason = f"its JSON has {len(text):,} bytes, and the maximum is {max_bytes:,}; store it as a blob"
@@ -94,7 +94,7 @@ class Fields:
         except (Mismatch, RecursionError, ValueError):
             return encode(self._named(values), self._form)  # for its error message
         text = text + "}" if text else "{}"
-        is_plain = len(text) <= MAX_DEPTH and "\\u" not in text
+        is_plain = len(text) <= MAX_DEPTH and "\\" not in text
         if not is_plain and (_may_be_refused(text) or len(text) > MAX_VALUE_BYTES):
             return encode(self._named(values), self._form)
         return text
@@ -180,9 +180,24 @@ def _check_back(text: str, codec: Codec, form: Form) -> None:
 
 
 def _may_be_refused(text: str) -> bool:
-    """Return whether a text may be of a value that can't be stored: it has such escapes, or many brackets."""
-    is_deep = len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH
-    return is_deep or ("\\u" in text and ("\\u0000" in text or "\\ud" in text))
+    """Return whether a text may be of a value that can't be stored: it has such escapes, or many brackets.
+
+    Python looks for one character fifty times as fast as for two, which matters in a text of 100 KB.
+    """
+    return _has_many_brackets(text) or ("\\" in text and ("\\u0000" in text or "\\ud" in text))
+
+
+def _has_many_brackets(text: str) -> bool:
+    """Return whether a text has more opening brackets than the greatest depth. To count all would take far longer."""
+    left = MAX_DEPTH
+    for bracket in "[{":
+        at = text.find(bracket)
+        while at >= 0:
+            left -= 1
+            if left < 0:
+                return True
+            at = text.find(bracket, at + 1)
+    return False
 
 
 def _check(data: object, form: Form) -> None:

@@ -287,7 +287,7 @@ def signals(url: str, runs: int) -> Generator[Work]:
         def work() -> None:
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(send, shuffled(range(runs))))
-            until(are_done(url))
+            until(are_done(url), every=0.05)
 
         yield lambda: timed(runs, work)
     check(sorted(map(int, results(url))) == list(range(1, runs + 1)), "it gave something else")

@@ -255,7 +255,7 @@ def signals(url: str, runs: int) -> Generator[Work]:
         def work() -> None:
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(lambda one: client.send(one, 1, topic="approvals"), shuffled(ids)))
-            until(are_done(client))
+            until(are_done(client), every=0.05)
 
         yield lambda: timed(runs, work)
     results = sorted(one.output for one in client.list_workflows(limit=runs))
