@@ -15,7 +15,6 @@ from holdfast.hosts.cli.browser_session_options import BrowserSessionOptions, br
 from holdfast.hosts.cli.console import Screen, screen_options
 from holdfast.hosts.cli.engine_options import default_engine, load_engine
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.cli.http_protocol import http_protocol
 from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
 from holdfast.hosts.cli.oidc_options import OidcOptions, oidc_options
 from holdfast.hosts.cli.process_logs import log_all
@@ -230,7 +229,8 @@ def _uvicorn(server: "HttpServer", root_path: str) -> "uvicorn.Server":
 
     config = uvicorn.Config(
         server,
-        http=http_protocol(),
+        # With httptools, a head has no limit, and a request that offers an upgrade, as Java's do, loses its body.
+        http="h11",
         root_path=root_path,
         lifespan="off",
         log_config=None,

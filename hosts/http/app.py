@@ -74,7 +74,7 @@ from holdfast.hosts.http.pages.table import FORM_ANSWERS, PAGE_OPERATIONS
 from holdfast.hosts.http.principals import Principal, Scope
 from holdfast.hosts.http.problems import HttpError, Problem, bug, problem_of
 from holdfast.hosts.http.reply_documents import answers_wait, document_response, respond, root_of, shown
-from holdfast.hosts.http.request_bodies import BODY_MAX, body_of, conditions_of
+from holdfast.hosts.http.request_bodies import BODY_MAX, body_of, check_framing, conditions_of
 from holdfast.hosts.http.request_forms import (
     METHOD_PARAMETER,
     PAGES,
@@ -174,11 +174,15 @@ class HttpServer:
             return
         request = Request(scope, receive)
         with self._observer.observed(request) as record:
-            if (page := _page_without_slash(request)) is not None:
-                answer = Response(status_code=308, headers={"Location": page})
-                await respond(answer, request, record.noting(send))
-            else:
-                await self._send_problem(HttpError("not_found"), record, record.noting(send))
+            try:
+                check_framing(request)
+                if (page := _page_without_slash(request)) is None:
+                    raise HttpError("not_found")
+            except HttpError as error:
+                await self._send_problem(error, record, record.noting(send))
+                return
+            answer = Response(status_code=308, headers={"Location": page})
+            await respond(answer, request, record.noting(send))
 
     async def _answer(self, request: Request, operations: Mapping[str, Operation], send: Send) -> None:
         """Answer a request to a path that has operations."""
@@ -192,6 +196,7 @@ class HttpServer:
         request = record.request
         response: Response | None
         try:
+            check_framing(request)
             record.operation = operation = _operation_of(request, operations)
             if operation.scope is Access.CREDENTIAL:
                 check_same_origin(request.headers)

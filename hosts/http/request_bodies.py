@@ -28,6 +28,14 @@ _GENERATION: Final = re.compile(r'"?g(\d{1,9})"?')
 _DIGEST: Final = re.compile(r"(?:^|,)\s*sha-256=")
 
 
+def check_framing(request: Request) -> None:
+    """Raise HttpError if a body has a length and chunks: a proxy may see its end elsewhere than this server."""
+    if "content-length" in request.headers and "transfer-encoding" in request.headers:
+        raise HttpError(
+            "invalid_request", "a body has a length or chunks, not both", headers={"Connection": "close"}
+        )
+
+
 async def body_of(
     operation: Operation, request: Request, body_max: int
 ) -> tuple[object, dict[str, str] | None]:

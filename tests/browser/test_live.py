@@ -10,7 +10,6 @@ from docs.examples.live_demo.shop import refund
 from playwright.sync_api import Browser, Page, expect
 
 from holdfast import Engine
-from holdfast.hosts.cli.http_protocol import http_protocol
 from holdfast.http import asgi_app
 from tests.browser.shop import wait_until
 from tests.browser.tabs import noting_tab, opened_tab
@@ -41,7 +40,7 @@ class Server:
     def start(self) -> None:
         config = uvicorn.Config(
             self.app,
-            http=http_protocol(),
+            http="h11",
             port=self._port,
             log_config=None,
             lifespan="off",

@@ -16,7 +16,6 @@ PUBLIC_MODULES = ("client", "errors", "http", "metrics", "plugins", "remote", "s
 OPTIONAL = (
     "alembic",
     "click",
-    "httptools",
     "hypothesis",
     "httpx",
     "prometheus_client",

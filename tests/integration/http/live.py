@@ -11,8 +11,6 @@ import httpx
 import uvicorn
 from attrs import frozen
 
-from holdfast.hosts.cli.http_protocol import http_protocol
-
 
 @frozen
 class Event:
@@ -30,9 +28,7 @@ def served(app: Any) -> Generator[str]:
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(2048)  # a client that connects before the server runs waits for it
-        config = uvicorn.Config(
-            app, http=http_protocol(), log_config=None, lifespan="off", timeout_graceful_shutdown=3
-        )
+        config = uvicorn.Config(app, http="h11", log_config=None, lifespan="off", timeout_graceful_shutdown=3)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
