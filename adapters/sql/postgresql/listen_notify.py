@@ -151,7 +151,6 @@ class PostgresTransport:
             connection.execute(
                 "SELECT pg_notify(%(channel)s, message) FROM json_array_elements_text(%(messages)s) AS message",
                 {"channel": self._channel, "messages": compact(messages)},
-                prepare=True,
             )
 
     def _listen(self, stop: threading.Event) -> None:
