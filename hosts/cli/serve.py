@@ -234,6 +234,8 @@ def _uvicorn(server: "HttpServer", root_path: str) -> "uvicorn.Server":
         root_path=root_path,
         lifespan="off",
         log_config=None,
+        # It warns of each request that offers an upgrade, and of each that is no HTTP: clients could fill the log.
+        log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,

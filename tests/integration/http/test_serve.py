@@ -115,6 +115,21 @@ def start(client: httpx.Client, workflow: str, id: str, wait: int) -> Any:
     return answer.json()
 
 
+def test_requests_that_offer_an_upgrade_or_are_no_http_leave_no_warnings(folder: Path) -> None:
+    with serving(folder, free_port()) as (process, client):
+        upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AA"}
+        assert client.get(RUNS, headers=upgrade).status_code == 200
+        with socket.create_connection((client.base_url.host, client.base_url.port or 80), 20) as other:
+            other.sendall(b"nothing of the kind\r\n\r\n")
+            assert other.recv(1_000).startswith(b"HTTP/1.1 400")
+        process.terminate()
+        assert process.stderr is not None
+        lines = process.stderr.read().splitlines()
+
+    assert any("run.list 200" in line for line in lines)
+    assert [line for line in lines if "uvicorn" in line or "WARNING" in line] == []
+
+
 def test_its_process_makes_garbage_collections_rare(folder: Path) -> None:
     with serving(folder, free_port(), "--worker") as (_, client):
         started = client.post(RUNS, json={"workflow": "collector"}, headers={"Prefer": "wait=20"})
