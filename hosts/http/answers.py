@@ -28,13 +28,11 @@ SECURITY_HEADERS: Final = {
 _SECURITY: Final = tuple((name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items())
 
 
-def document(
-    reply: object, *, status: int = 200, headers: dict[str, str] | None = None, text: str | None = None
-) -> Response:
-    """Return an answer with a JSON document; without one for None. `text` is the document, if it is there already."""
-    if reply is None:
+def document(text: str | None, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return an answer with the text of a JSON document; without one for None."""
+    if text is None:
         return Response(status_code=204, headers=headers)
-    return Response(json_text(reply) if text is None else text, status, headers, "application/json")
+    return Response(text, status, headers, "application/json")
 
 
 def json_text(reply: object) -> str:

@@ -104,7 +104,7 @@ def _response(
             return Response(status_code=304, headers=headers)
     if operation.location is not None and (place := operation.location(invocation, reply)) is not None:
         status, headers["Location"] = 201, f"{invocation.root}{place}"
-    return document(visible, status=status, headers=headers, text=text)
+    return document(text, status=status, headers=headers)
 
 
 def _path_after_form(operation: Operation, invocation: Invocation[Any, Any], reply: Any) -> str:

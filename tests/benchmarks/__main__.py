@@ -432,7 +432,7 @@ def _of_users(sizes: Sizes) -> Sequence[Case]:
             name="latency_beside_load",
             unit="ms",
             measure=lambda site: user_workloads.beside_load(site, sizes.asked),
-            floor=lambda site: user_workloads.alone(site, sizes.asked),
+            floor=lambda site: workloads.latency_to_process(site, sizes.asked),
             repeats=1,
             warms_up_itself=True,
         ),

@@ -55,7 +55,7 @@ if __name__ == "__main__":
             work(url, int(concurrency))
         case ["handler", url, job]:
             handle_job(url, job)
-        case [_, url]:
+        case ["imports", url]:
             connect(url)
         case wrong:
             raise SystemExit(f"unknown: {wrong}")

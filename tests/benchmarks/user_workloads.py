@@ -166,11 +166,6 @@ def beside_load(site: Site, runs: int) -> Sample:
     return meter.sample(runs + floors.WARM_UP, latencies=latencies[floors.WARM_UP :])
 
 
-def alone(site: Site, runs: int) -> Sample:
-    """The same without the load."""
-    return workloads.latency_to_process(site, runs)
-
-
 def cold_worker(site: Site, times: int) -> Sample:
     """Start a worker's process where a run is queued, and wait for the result of the run."""
     with Meter(site) as meter, Engine.open(site.url, workflows=ALL.values()).sync as engine:

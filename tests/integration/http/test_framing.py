@@ -1,9 +1,11 @@
-"""Requests as bytes: where a body ends is never a matter of opinion."""
+"""Requests as bytes: where one ends is never a matter of opinion, and each has an end."""
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from httpx import URL
 
@@ -14,6 +16,7 @@ from tests.integration.http.live import served
 from tests.integration.http.programs import report
 
 RUNS = f"/v1/namespaces/{NAMESPACE}/runs"
+HEAD = "Host: localhost\r\nAuthorization: Bearer all\r\n"
 SECOND = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 """What one server takes for a request, and another for a part of the body before it."""
 
@@ -40,6 +43,41 @@ def answers(url: URL, *lines: str, body: str) -> list[str]:
         except TimeoutError:
             received += b"(open)"
     return [f"HTTP/1.1 {one}" for one in received.decode().split("HTTP/1.1 ")[1:]]
+
+
+ENDLESS = {
+    "the first line": (f"GET {RUNS}/".encode(), b"a" * 65_536),
+    "one header": (f"GET {RUNS} HTTP/1.1\r\nX-Long: ".encode(), b"a" * 65_536),
+    "many headers": (
+        f"GET {RUNS} HTTP/1.1\r\n{HEAD}".encode(),
+        b"X-Many: abcdefgh\r\n" * 4_096,
+    ),
+    "the size of a chunk": (
+        f"POST {RUNS} HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\n1;name=".encode(),
+        b"a" * 65_536,
+    ),
+    "trailers": (
+        f"POST {RUNS} HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n".encode(),
+        b"X-Many: abcdefgh\r\n" * 4_096,
+    ),
+}
+"""What comes first, and what follows it for ever."""
+SENT_MAX = 100 * 65_536
+"""Far more than a request may have, and what the buffers of the system hold."""
+
+
+@pytest.mark.parametrize("part", ENDLESS)
+def test_a_head_without_an_end_is_refused(url: URL, part: str) -> None:
+    (first, following), sent = ENDLESS[part], 0
+    with socket.create_connection((url.host, url.port or 80), 20) as client:
+        client.sendall(first)
+        with contextlib.suppress(OSError):  # the server has closed the connection
+            while sent < SENT_MAX:
+                client.sendall(following)
+                sent += len(following)
+
+    assert sent < SENT_MAX
+    assert httpx.get(url.join("/livez")).status_code == 200
 
 
 @pytest.mark.parametrize("path", [RUNS, "/nothing", "/livez"])

@@ -51,38 +51,6 @@ def slow_clients(server: str, number: int) -> Generator[dict[str, list[socket.so
         yield opened
 
 
-ENDLESS = {
-    "the first line": (f"GET {RUNS}/".encode(), b"a" * 65_536),
-    "one header": (f"GET {RUNS} HTTP/1.1\r\nX-Long: ".encode(), b"a" * 65_536),
-    "many headers": (f"GET {RUNS} HTTP/1.1\r\n{HEAD}".encode(), b"X-Many: abcdefgh\r\n" * 4_096),
-    "the size of a chunk": (
-        f"POST {RUNS} HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\n1;name=".encode(),
-        b"a" * 65_536,
-    ),
-    "trailers": (
-        f"POST {RUNS} HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n".encode(),
-        b"X-Many: abcdefgh\r\n" * 4_096,
-    ),
-}
-"""What comes first, and what follows it for ever."""
-SENT_MAX = 100 * 65_536
-"""Far more than a request may have, and what the buffers of the system hold."""
-
-
-@pytest.mark.parametrize("part", ENDLESS)
-def test_a_head_without_an_end_is_refused(client_of: httpx.Client, part: str) -> None:
-    place, (first, following), sent = client_of.base_url, ENDLESS[part], 0
-    with socket.create_connection((place.host, place.port or 80), 20) as client:
-        client.sendall(first)
-        with contextlib.suppress(OSError):  # the server has closed the connection
-            while sent < SENT_MAX:
-                client.sendall(following)
-                sent += len(following)
-
-    assert sent < SENT_MAX
-    assert client_of.get(f"{RUNS}/one").status_code == 200
-
-
 @pytest.fixture
 def client_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     monkeypatch.setattr(request_bodies, "BODY_SECONDS", 1.0)
