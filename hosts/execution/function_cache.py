@@ -124,6 +124,12 @@ class FunctionCache(EvictingCache[IdleFunction]):
         idle.drive.suspend()
         self._put(idle.job, idle)
 
+    def find(self, attempt: Attempt, code: object) -> SuspendedFunction | None:
+        """Return the function of an attempt, and keep it; None without one that is up to date."""
+        with self._lock:
+            idle = self._idle.get(attempt.job)
+        return idle.drive if idle is not None and _is_up_to_date(idle, attempt, code) else None
+
     def take(self, attempt: Attempt, code: object) -> SuspendedFunction | None:
         """Remove and return the function of an attempt; None without one that is up to date.
 
@@ -132,8 +138,7 @@ class FunctionCache(EvictingCache[IdleFunction]):
         idle = self._pop(attempt.job)
         if idle is None:
             return None
-        # Every claim raises the epoch by one: if this is the next epoch, no other worker has driven it since.
-        if attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code:
+        if _is_up_to_date(idle, attempt, code):
             return idle.drive
         self._evict(idle)
         return None
@@ -146,6 +151,11 @@ class FunctionCache(EvictingCache[IdleFunction]):
                 return
             del self._idle[job]
         self._evict(idle)
+
+
+def _is_up_to_date(idle: IdleFunction, attempt: Attempt, code: object) -> bool:
+    # Every claim raises the epoch by one: if this is the next epoch, no other worker has driven it since.
+    return attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code
 
 
 @atexit.register

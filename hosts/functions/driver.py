@@ -70,7 +70,7 @@ from holdfast.hosts.functions.call_queue import BatchedCall
 from holdfast.hosts.functions.committer import After, Record, shared_here
 from holdfast.hosts.functions.function_events import is_unreadable
 from holdfast.hosts.functions.history_rows import answer_rows, child_rows, queued_rows
-from holdfast.hosts.functions.loader import FencedError, keep_idle, load_function
+from holdfast.hosts.functions.loader import FencedError, Opening, keep_idle, load_function
 from holdfast.hosts.functions.lost_steps import lost_steps, restart_row, restartable_steps
 from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
 from holdfast.hosts.functions.pending_calls import StepAttempt
@@ -397,8 +397,8 @@ class _Driver:
     def _turn(self) -> int:
         return self._begun[-1].turn if self._begun else 0
 
-    def _make_open(self, is_new: bool) -> None:
-        drive = load_function(self._body, self._values.text, self._begun.append, is_new=is_new)
+    def _make_open(self, opening: Opening) -> None:
+        drive = load_function(opening, self._values.text, self._begun.append)
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed

@@ -15,6 +15,16 @@ class HistoryOf(Query[tuple[HistoryRow, ...]]):
     limit: int = 1_000
 
 
+@frozen
+class HistoriesOf(Query[tuple[HistoryRow, ...]]):
+    """The next rows of several runs' histories, those of a run one after the other and in order."""
+
+    places: tuple[tuple[str, int], ...]
+    """The key of each run, once, and the number of the row after which its rows begin."""
+    limit: int = 1_000
+    """The most rows of all runs together. If so many are returned, those of the last run may be incomplete."""
+
+
 @frozen(kw_only=True)
 class NewestRows(Query[tuple[HistoryRow, ...]]):
     """The last rows of one type of a run's history, in descending order."""

@@ -235,8 +235,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/loader.py",
-                "    history = () if is_new else rows_after(body, 0)\n",
-                "    history = () if is_new else rows_after(body, 0)[:-1]\n",
+                "    history = () if opening.is_new else opening.rows_after(0)\n",
+                "    history = () if opening.is_new else opening.rows_after(0)[:-1]\n",
             ),
         ),
     ),

@@ -30,6 +30,7 @@ from holdfast.ports.queries.credentials import (
     ListCredentials,
 )
 from holdfast.ports.queries.history import (
+    HistoriesOf,
     HistoryOf,
     LastHeartbeat,
     NewestRows,
@@ -108,6 +109,11 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
             return _queued_jobs(tables, query)
         case HistoryOf(run, after, limit):
             return tuple(row for row in tables.history.get(run, ()) if row.number > after)[:limit]
+        case HistoriesOf(places, limit):
+            of_runs = ((tables.history.get(run, ()), after) for run, after in sorted(places))
+            return tuple(
+                islice((row for known, after in of_runs for row in known if row.number > after), limit)
+            )
         case NewestRows(run=run, type=kind, before=before, limit=limit):
             known = reversed(tables.history.get(run, ()))
             newest = (row for row in known if row.type == kind and (before is None or row.number < before))

@@ -55,6 +55,7 @@ from holdfast.ports.queries.credentials import (
     ListCredentials,
 )
 from holdfast.ports.queries.history import (
+    HistoriesOf,
     HistoryOf,
     LastHeartbeat,
     NewestRows,
@@ -130,6 +131,7 @@ class Answers:
             JobsOfRun: self._jobs_of_run,
             QueuedJobs: self._queued_jobs,
             HistoryOf: self._history_of,
+            HistoriesOf: self._histories_of,
             NewestRows: self._newest_rows,
             NotesOf: self._notes_of,
             LastHeartbeat: self._last_heartbeat,
@@ -269,6 +271,20 @@ class Answers:
     def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
         sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"
         found = self._query_by_key(link, sql, run=query.run, after=query.after, limit=query.limit)
+        return tuple(map(rows.history_from, found))
+
+    def _histories_of(self, link: Link, query: HistoriesOf) -> tuple[HistoryRow, ...]:
+        places = [place for place in query.places if is_askable(place[0])]
+        if not places:
+            return ()
+        given = self._dialect.table_of("places", "k", {"run": "text", "number": "bigint"})
+        columns = ", ".join(f"h.{name}" for name in rows.HISTORY)
+        sql = (
+            f"SELECT {columns} FROM {given} CROSS JOIN holdfast_history AS h "
+            "WHERE h.run = k.run AND h.number > k.number ORDER BY h.run, h.number LIMIT :limit"
+        )
+        bound = encode_rows(("run", "number"), places)
+        found = self._query_by_key(link, sql, places=bound, limit=query.limit)
         return tuple(map(rows.history_from, found))
 
     def _newest_rows(self, link: Link, query: NewestRows) -> tuple[HistoryRow, ...]:

@@ -5,7 +5,14 @@ from attrs import evolve
 
 from holdfast.ports.changes import Insert
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.queries.history import HistoryOf, LastHeartbeat, NewestRows, NotesOf, OutputRows
+from holdfast.ports.queries.history import (
+    HistoriesOf,
+    HistoryOf,
+    LastHeartbeat,
+    NewestRows,
+    NotesOf,
+    OutputRows,
+)
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, QueuedJobs, RunsByKey
 from holdfast.ports.queries.store import CountAll, DueKind, EarliestDue, SchemaVersion, StoreTime
 from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
@@ -146,6 +153,21 @@ class Queries(PersistenceCase):
         assert rows[10:] == store.read(HistoryOf(a_key(1), after=10, limit=5))
         assert store.read(HistoryOf(a_key(1), after=12)) == ()
         assert store.read(HistoryOf(a_key(3))) == ()
+
+    def test_histories_of_several_runs_are_read_together(self, store: Persistence) -> None:
+        """HistoriesOf begins after a row of its own in each run, and ends at the limit; 9 comes before 10."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(3, 1))
+        first = tuple(a_row(1, number) for number in range(1, 13))
+        third = tuple(a_row(3, number) for number in range(1, 4))
+        put(store, *map(Insert, (*first, a_row(2, 1), *third)))
+
+        whole = HistoriesOf(((a_key(1), 0), (a_key(3), 0)))
+        assert store.read(whole) == (*first, *third)
+        assert store.read(HistoriesOf(((a_key(3), 2), (a_key(1), 7)))) == (*first[7:], *third[2:])
+        assert store.read(HistoriesOf(((a_key(1), 10), (a_key(3), 0)), limit=4)) == (*first[10:], *third[:2])
+        assert store.read(HistoriesOf(((a_key(1), 12), (a_key(2), 1)))) == ()
+        assert store.read(HistoriesOf(((a_key(4), 0), ("nul \0", 0), ("half \ud800", 0)))) == ()
+        assert store.read(HistoriesOf(())) == ()
 
     def test_the_newest_rows_of_a_type_are_read_page_by_page(self, store: Persistence) -> None:
         """NewestRows returns rows of one type, the last first, before a row, up to the limit."""

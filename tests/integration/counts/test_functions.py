@@ -29,7 +29,7 @@ from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.history import events
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
-from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.history import HistoriesOf, HistoryOf
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
 from tests.integration.counts.conftest import OpenEngine
@@ -41,6 +41,7 @@ pytestmark = pytest.mark.sized
 HOUR = 3_600_000_000
 FEW, MANY = 5, sized(200, 500)
 STEPS_MANY = sized(60, 200)
+WOKEN = 16
 
 go = Channel("go", int)
 
@@ -79,6 +80,15 @@ async def chain_and_wait(steps: int) -> int:
 @workflow
 async def nap() -> None:
     await sleep(timedelta(days=90))
+
+
+def reads_of_history(counted: Statements) -> list[str]:
+    """Return the statements that read the histories of runs."""
+    return [
+        sql
+        for sql in counted.sent.elements()
+        if sql.startswith("SELECT") and "holdfast_history" in sql and "number > " in sql
+    ]
 
 
 @pytest.mark.slow
@@ -339,8 +349,7 @@ def test_a_wake_up_reads_the_history_once_and_records_nothing_anew(
     with statements.of() as counted:
         assert host.process_available_jobs(max_jobs=1).completed == 1
     assert run.result() == steps + 1
-    reads = [sql for sql in counted.sent.elements() if "FROM holdfast_history" in sql and "number > " in sql]
-    assert len(reads) == 1
+    assert len(reads_of_history(counted)) == 1
     assert counted.written <= 12
 
 
@@ -359,7 +368,7 @@ def test_a_wake_up_of_a_function_in_memory_reads_what_is_new_and_replays_nothing
 
     def counted(query: object) -> Any:
         answer = reads(query)
-        if isinstance(query, HistoryOf):
+        if isinstance(query, HistoryOf | HistoriesOf):
             read.append(len(answer))
         return answer
 
@@ -368,8 +377,22 @@ def test_a_wake_up_of_a_function_in_memory_reads_what_is_new_and_replays_nothing
         assert host.process_available_jobs(max_jobs=1).completed == 1
     assert run.result() == steps + 1
     assert read == [1]
-    sent = [sql for sql in counting.sent.elements() if "FROM holdfast_history" in sql and "number > " in sql]
-    assert len(sent) == 1
+    assert len(reads_of_history(counting)) == 1
+
+
+def test_many_functions_that_are_woken_together_share_a_read_of_their_histories(
+    open_engine: OpenEngine, statements: Statements
+) -> None:
+    engine = open_engine(chain_and_wait)
+    runs = [engine.sync.start(chain_and_wait(FEW)) for _ in range(WOKEN)]
+    ServerlessHost(engine).process_available_jobs(max_jobs=WOKEN)
+    for run in runs:
+        run.signal(go(1))
+    host = ServerlessHost(open_engine(chain_and_wait))
+    with statements.of() as counted:
+        assert host.process_available_jobs(max_jobs=WOKEN).completed == WOKEN
+    assert [run.result() for run in runs] == [FEW + 1] * WOKEN
+    assert len(reads_of_history(counted)) <= WOKEN // 4
 
 
 # Reruns -----------------------------------------------------------------------------------------------------------

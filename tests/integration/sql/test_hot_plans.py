@@ -25,7 +25,7 @@ from holdfast.ports import tables
 from holdfast.ports.changes import Change, Insert
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
-from holdfast.ports.queries.history import HistoryOf, LastHeartbeat
+from holdfast.ports.queries.history import HistoriesOf, HistoryOf, LastHeartbeat
 from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
 from holdfast.ports.records.history import HEARTBEAT
 from holdfast.ports.records.run import Run, RunStatus
@@ -154,6 +154,8 @@ def hot() -> Iterator[Statement]:
     yield "insert several rows of history", *several, set()
 
     yield "read a history", *answered(HistoryOf(key, after=1, limit=100)), {"holdfast_history_pkey"}
+    places = HistoriesOf(tuple((a_key(one), 1) for one in range(1, 4)))
+    yield "read histories", *answered(places), {"holdfast_history_pkey"}
     yield "read runs", *answered(RunsByKey((key,))), {KEYS}
 
     for what, which, index in (
