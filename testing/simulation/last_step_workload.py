@@ -25,7 +25,7 @@ _LISTENS: Final = "listens"
 _RECEIVES: Final = "receives"
 _DATES: Final = "dates"
 _LAST_AT: Final = 60 * _SECOND
-"""When each run gets a message for which it may still wait: after the faults, when all have started."""
+"""When each run gets a message for which it may still wait, after the faults."""
 _ENDS: Final = (_LISTENS, _LISTENS, _RECEIVES, _RECEIVES, _DATES, "")
 
 
@@ -72,7 +72,8 @@ def draw_last_steps(random: Random) -> tuple[Scenario, Sizes]:
         actions.append(ClientAction(at=at, what=f"start {number}", do=start, is_keyed=True))
         times = [at + random.randrange(3 * _SECOND) for _ in range(random.choice((1, 2, 6)))]
         for ball, when in enumerate((*sorted(times), _LAST_AT)):
-            send = partial(_sent, player=player, number=number, ball=ball)
+            sent = _sent if when < _LAST_AT else _started_and_sent
+            send = partial(sent, player=player, number=number, ball=ball)
             actions.append(ClientAction(at=when, what=f"send {ball} to {number}", do=send))
     for _ in range(random.choice((0, 1, 2))):
         number, what = random.randrange(count), random.choice(("cancel", "pause", "look"))
@@ -89,6 +90,14 @@ def _started(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], num
 def _sent(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int, ball: int) -> object:
     handle = engine.handle(player, player_id(number))
     return handle.signal(_BALLS(ball), idempotency_key=f"send {ball} to {number}").number
+
+
+def _started_and_sent(
+    engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int, ball: int
+) -> object:
+    """Send a message, and start the run if the client that starts it has been down until now."""
+    _started(engine, player=player, number=number)
+    return _sent(engine, player=player, number=number, ball=ball)
 
 
 def _act(engine: SyncEngine, *, player: Workflow[[int], dict[str, Any]], number: int, what: str) -> object:
