@@ -1,4 +1,4 @@
-"""The server behind nginx and Caddy, with the configurations of their page."""
+"""The server behind nginx, Caddy and Traefik, with the configurations of their page."""
 
 import os
 import re
@@ -90,7 +90,35 @@ def caddy(folder: Path, port: int, server: int, *, below_a_path: bool) -> list[s
     return ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
 
 
-PROXIES: Final[dict[str, Callable[..., list[str]]]] = {"nginx": nginx, "caddy": caddy}
+def traefik(folder: Path, port: int, server: int, *, below_a_path: bool) -> list[str]:
+    """Write Traefik's files, and return its command. No authority is asked for a certificate."""
+    pem, key = certificate(folder)
+    static, dynamic = traefik_files()
+    static["entryPoints"]["websecure"]["address"] = f"127.0.0.1:{port}"
+    static["providers"]["file"]["filename"] = str(folder / "holdfast.yml")
+    static["global"] = {"checkNewVersion": False, "sendAnonymousUsage": False}
+    del static["certificatesResolvers"]
+    (router,) = dynamic["http"]["routers"].values()
+    router["rule"] = router["rule"].replace("www.example.com", "localhost")
+    router["tls"] = {}
+    if not below_a_path:
+        router["rule"] = router["rule"].split(" && ")[0]
+        del router["middlewares"]
+    dynamic["http"]["services"]["holdfast"]["loadBalancer"]["servers"] = [
+        {"url": f"http://127.0.0.1:{server}"}
+    ]
+    dynamic["tls"] = {"certificates": [{"certFile": str(pem), "keyFile": str(key)}]}
+    (folder / "traefik.yml").write_text(_yaml.safe_dump(static))
+    (folder / "holdfast.yml").write_text(_yaml.safe_dump(dynamic))
+    return ["traefik", f"--configFile={folder / 'traefik.yml'}"]
+
+
+def traefik_files() -> list[Any]:
+    """Return the static and the dynamic configuration of the page."""
+    return [_yaml.safe_load(block.code) for block in blocks(PAGE) if block.language == "yaml"]
+
+
+PROXIES: Final[dict[str, Callable[..., list[str]]]] = {"nginx": nginx, "caddy": caddy, "traefik": traefik}
 
 
 @contextmanager
@@ -110,6 +138,14 @@ def running(command: list[str], port: int) -> Generator[None]:
     finally:
         process.terminate()
         process.communicate(timeout=SECONDS_MAX)
+
+
+def is_live(client: httpx.Client) -> bool:
+    """Return whether the server answers through the proxy. Traefik listens before it has read its files."""
+    try:
+        return client.get("/livez").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @frozen
@@ -147,6 +183,10 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Site]:
             timeout=20,
         ) as client,
     ):
+        until = time.monotonic() + SECONDS_MAX
+        while not is_live(client):
+            assert time.monotonic() < until
+            time.sleep(0.05)
         yield Site(client, prefix)
 
 
@@ -189,7 +229,7 @@ def test_the_timeout_of_nginx_is_longer_than_a_wait(below_a_path: bool) -> None:
 
 
 def test_the_files_of_traefik_name_what_is_in_them() -> None:
-    static, dynamic = (_yaml.safe_load(block.code) for block in blocks(PAGE) if block.language == "yaml")
+    static, dynamic = traefik_files()
     http: dict[str, Any] = dynamic["http"]
     (router,) = http["routers"].values()
 
