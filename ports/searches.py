@@ -336,6 +336,16 @@ class LatestRuns(Search[Sequence[Run]]):
 
 
 @frozen
+class LatestRunsAndDrivers(Search[LockedAttempts]):
+    """The newest generation of each named run, with its first job if that drives a durable function; locked, by key.
+
+    There are no sessions in the result.
+    """
+
+    names: Collection[RunName]
+
+
+@frozen
 class Generations(Search[Sequence[Run]]):
     """All generations of each named run, by name and generation, ascending.
 

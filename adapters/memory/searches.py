@@ -186,6 +186,13 @@ def _latest_runs(store: Store, search: s.LatestRuns) -> Sequence[Run]:
     return sorted((run for run in found if run is not None), key=lambda run: run.key)
 
 
+def _latest_runs_and_drivers(store: Store, search: s.LatestRunsAndDrivers) -> s.LockedAttempts:
+    runs = _latest_runs(store, s.LatestRuns(search.names))
+    first = (store.tables.job(JobKey(run.key, 1)) for run in runs)
+    jobs = [job for job in first if job is not None and job.kind is JobKind.WORKFLOW]
+    return s.LockedAttempts(runs, jobs, ())
+
+
 def _generations(store: Store, search: s.Generations) -> Sequence[Run]:
     wanted = set(search.names)
     found = [run for run in store.tables.runs.values() if run.name in wanted]
@@ -594,6 +601,7 @@ _SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.AnyPendingDelivery: lambda store, _: store.order.has_deliveries,
     s.ExpiredSessions: _expired_sessions,
     s.LatestRuns: _latest_runs,
+    s.LatestRunsAndDrivers: _latest_runs_and_drivers,
     s.Generations: _generations,
     s.RunKeys: lambda store, search: sorted(key for key in store.tables.runs if key > search.after)[
         : search.limit

@@ -3,7 +3,7 @@
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -22,6 +22,7 @@ from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports import searches as s
 from holdfast.ports.queries.audit import LAST
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.limits import FairKeyName
 from holdfast.ports.records.topic import GROUP_IDLE, TopicName
 from holdfast.ports.records.values import Micros
@@ -77,6 +78,15 @@ class SqlSearch:
     """Whether it often finds nothing, so that it may be made without locks first (see `Link.probes`)."""
     agrees_with: str = ""
     """A statement, sent along, that must find rows with the same first columns. Otherwise both are repeated."""
+    jobs: str = ""
+    """A statement, sent after those, that locks the jobs of an answer that is LockedAttempts."""
+    of_one_name: "SqlSearch | None" = None
+    """The statements for a search that lists one name. The server need not guess how many names there are."""
+
+    def chosen(self, search: s.Search[Any]) -> "SqlSearch":
+        """Return the statements for a search: those for one name if it lists one."""
+        of_one = self.of_one_name
+        return self if of_one is None or len(cast("s.LatestRuns", search).names) != 1 else of_one
 
     def is_locking(self, search: s.Search[Any]) -> bool:
         """Whether it locks what it finds."""
@@ -197,6 +207,8 @@ def _bound(dialect: Dialect, one: SqlSearch) -> SqlSearch:
         of_one=dialect.bound(one.of_one),
         lock=dialect.bound(one.lock),
         agrees_with=dialect.bound(one.agrees_with),
+        jobs=dialect.bound(one.jobs),
+        of_one_name=None if one.of_one_name is None else _bound(dialect, one.of_one_name),
     )
 
 
@@ -291,11 +303,22 @@ def _of_jobs(dialect: Dialect) -> _Searches:
 def _of_runs(dialect: Dialect) -> _Searches:
     names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
     runs = columns_of(rows.RUN, "r")
-    newest = (
-        f"FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace AND r.id = n.id "
+    named = f"FROM {names} CROSS JOIN holdfast_runs AS r"
+    is_newest = (
+        "r.namespace = n.namespace AND r.id = n.id "
         "AND r.generation = (SELECT max(m.generation) FROM holdfast_runs AS m "
-        "WHERE m.namespace = n.namespace AND m.id = n.id) ORDER BY r.key"
+        "WHERE m.namespace = n.namespace AND m.id = n.id)"
     )
+    newest = f"{named} WHERE {is_newest} ORDER BY r.key"
+    newest_of_one = (
+        "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :id "
+        "ORDER BY r.generation DESC LIMIT 1"
+    )
+    drivers = (
+        f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_jobs AS j "
+        f"WHERE j.number = 1 AND j.kind = '{JobKind.WORKFLOW.value}'"
+    )
+    lock_job = dialect.lock.format("j")
     outlines = (
         "SELECT r.key, r.namespace, r.id, r.workflow, r.version, r.status, "
         "coalesce((SELECT max(h.number) FROM holdfast_history AS h WHERE h.run = r.key "
@@ -311,6 +334,27 @@ def _of_runs(dialect: Dialect) -> _Searches:
             agrees_with=f"SELECT r.key {newest}",
             columns=_RUN_NAME,
             answer=_each(rows.run_from),
+            of_one_name=SqlSearch(
+                lock=f"SELECT {runs} {newest_of_one}{lock}",
+                agrees_with=f"SELECT r.key {newest_of_one}",
+                special=_of_one_name,
+                answer=_each(rows.run_from),
+            ),
+        ),
+        s.LatestRunsAndDrivers: SqlSearch(
+            lock=f"SELECT {runs} {newest}{lock}",
+            agrees_with=f"SELECT r.key {newest}",
+            jobs=f"{drivers} AND {dialect.one_found_by('j.run', f'SELECT r.key {newest}')} "
+            f"ORDER BY j.run{lock_job}",
+            columns=_RUN_NAME,
+            answer=_with_drivers,
+            of_one_name=SqlSearch(
+                lock=f"SELECT {runs} {newest_of_one}{lock}",
+                agrees_with=f"SELECT r.key {newest_of_one}",
+                jobs=f"{drivers} AND j.run = (SELECT r.key {newest_of_one}){lock_job}",
+                special=_of_one_name,
+                answer=_with_drivers,
+            ),
         ),
         s.Generations: SqlSearch(
             sql=f"SELECT {runs} FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace "
@@ -829,6 +873,15 @@ def _of_workflows(search: s.DueSchedules | s.NextScheduleTime) -> Parameters | N
 def _turns(search: s.NeighbouringTurns) -> Parameters | None:
     wanted = askable_keys((*part, turn) for part, turn in search.turns)
     return {"turns": encode_rows(TURN, wanted)} if wanted else None
+
+
+def _of_one_name(search: s.LatestRuns | s.LatestRunsAndDrivers) -> Parameters | None:
+    (name,) = search.names
+    return name._asdict() if is_askable(name.namespace) and is_askable(name.id) else None
+
+
+def _with_drivers(found: Sequence[Row]) -> s.LockedAttempts:
+    return s.LockedAttempts([rows.run_from(row) for row in found], (), ())
 
 
 def _of_queue(search: s.QueuedOfQueue) -> Parameters | None:

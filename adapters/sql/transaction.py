@@ -9,7 +9,7 @@ from holdfast.adapters.sql.database import Link, Parameters
 from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.narrow_updates import LockedRows
-from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.rows import Row, job_from
 from holdfast.adapters.sql.searches import KeyedRead, SqlSearch, keyed_reads, searches_for
 from holdfast.adapters.sql.statements import Writes, writes_for
 from holdfast.adapters.sql.writes import WritePlan, is_sure, write_plan
@@ -96,6 +96,7 @@ class SqlTransaction:
         one = self._searches.get(type(search))
         if one is None:
             raise TypeError(f"{search!r} is no search that this store knows")
+        one = one.chosen(search)
         parameters = one.parameters(self._dialect, search, now)
         if parameters is None:
             nothing: A = one.answer(())
@@ -105,25 +106,29 @@ class SqlTransaction:
             found = self._do(lambda: self._link.query(sql, parameters, keyed=one.keyed))
             unlocked: A = one.answer(found)
             return unlocked
+        if one.agrees_with:
+            return cast("A", self._find_agreed(one, parameters))
         answer: Any = one.answer(self._find_locked(one, parameters))
         self._note(answer.jobs if type(answer) is LockedAttempts else answer)
         return cast("A", answer)
 
     def _find_locked(self, one: SqlSearch, parameters: Parameters) -> Sequence[Row]:
-        if one.agrees_with:
-            return self._find_agreed(one, parameters)
         # If an open transaction blocks others, open one only if there is anything to lock.
         is_tried = one.probes and self._link.probes and not self._link.began
         if is_tried and not self._do(lambda: self._link.query(one.lock, parameters)):
             return ()
         return self._do(lambda: self._locking().query(one.lock, parameters, keyed=one.keyed))
 
-    def _find_agreed(self, one: SqlSearch, parameters: Parameters) -> Sequence[Row]:
-        statements = [(one.lock, parameters), (one.agrees_with, parameters)]
+    def _find_agreed(self, one: SqlSearch, parameters: Parameters) -> LockedAttempts | Sequence[Run]:
+        statements = [(sql, parameters) for sql in (one.lock, one.agrees_with, one.jobs) if sql]
         for _ in range(AGREEMENT_TRIES_MAX):
-            found, newest = self._do(lambda: self._locking().queries(statements))
+            found, newest, *beside = self._do(lambda: self._locking().queries(statements))
             if [row[0] for row in found] == [row[0] for row in newest]:
-                return found
+                answer: LockedAttempts | Sequence[Run] = one.answer(found)
+                if not isinstance(answer, LockedAttempts):
+                    return self._note(answer)
+                jobs = self._note([job_from(row) for of_jobs in beside for row in of_jobs])
+                return LockedAttempts(self._note(answer.runs), jobs, ())
         raise TransientError("a run gets new generations faster than they can be locked")
 
     def _note(self, found: Sequence[Any]) -> Sequence[Any]:

@@ -20,6 +20,7 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
     JobsOfRuns,
     LatestRuns,
+    LatestRunsAndDrivers,
     Search,
     SessionsForClaims,
     SinksByName,
@@ -131,7 +132,16 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
 def lock_rows(tx: Transaction, state: State, wanted: ReadSet) -> None:
     """Lock runs, then jobs, and put them into the tables."""
     tables, whole, driven = state.tables, wanted.whole, wanted.driven
-    if wanted.names:
+    if (
+        wanted.names and wanted.names <= driven
+    ):  # one round trip, as most functions are driven by their first job
+        latest = tx.find(LatestRunsAndDrivers(sorted(wanted.names)))
+        first_jobs = {job.key: job for job in latest.jobs}
+        for run in latest.runs:
+            tables.put(run)
+            if (driver := first_jobs.get(driver_of(run) or JobKey(run.key, 0))) is not None:
+                tables.put(driver)
+    elif wanted.names:
         for run in tx.find(LatestRuns(sorted(wanted.names))):
             tables.put(run)
     runs = (wanted.runs | whole) - tables.runs.keys()
@@ -147,8 +157,9 @@ def lock_rows(tx: Transaction, state: State, wanted: ReadSet) -> None:
     else:
         for run in tx.lock(RUNS, sorted(runs)) if runs else ():
             tables.put(run)
-        found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
-        drivers = {key for key in found if key is not None} if driven else set[JobKey]()
+        driven_runs = (run for run in tables.runs.values() if driven & {run.key, run.name}) if driven else ()
+        found = map(driver_of, driven_runs)
+        drivers = {key for key in found if key is not None and tables.job(key) is None}
         for job in tx.lock(JOBS, sorted(jobs | drivers)) if jobs or drivers else ():
             if (
                 job.key in jobs or job.kind is JobKind.WORKFLOW

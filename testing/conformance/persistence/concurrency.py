@@ -16,7 +16,7 @@ from holdfast.ports.changes import AdvanceStreams, Change, Insert, Update
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter, RunsByKey
-from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.outbox import Sink, Stream, StreamHead
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.schedule import ScheduleRow
@@ -32,6 +32,7 @@ from holdfast.ports.searches import (
     IncompleteRuns,
     JobsOfRuns,
     LatestRuns,
+    LatestRunsAndDrivers,
     LostJobs,
     SchedulesByName,
     SchedulesOfOtherZones,
@@ -106,6 +107,7 @@ class Concurrency(PersistenceCase):
         [
             "runs",
             "latest_runs",
+            "latest_drivers",
             "held runs",
             "held jobs",
             "jobs",
@@ -122,7 +124,7 @@ class Concurrency(PersistenceCase):
     )
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Concurrent increments in locked rows lose no count."""
-        put_run(store, a_run(), a_job())
+        put_run(store, a_run(), a_job(kind=JobKind.WORKFLOW))
         put(store, Insert(a_session(expires_at=0)), Insert(a_leader_lease(until=0)))
         put(store, Insert(a_schedule(zones="2025b")))
         put(
@@ -213,19 +215,27 @@ class Concurrency(PersistenceCase):
         fingerprints = [plan.fingerprint for plan in plans]
         assert len(query(store, lambda tx: tx.get(PLANS, fingerprints))) == 20
 
-    @pytest.mark.parametrize("how", ["latest_runs", "runs"])
+    @pytest.mark.parametrize("how", ["latest_runs", "latest_runs_and_drivers", "runs"])
     def test_who_waits_for_a_run_finds_what_was_committed_meanwhile(
         self, store: Persistence, how: str
     ) -> None:
         """Including a new generation that did not exist when the wait began."""
-        put_run(store, a_run(id="order"))
+        put_run(store, a_run(id="order"), a_job(kind=JobKind.WORKFLOW))
         found: list[Run] = []
 
         def wait() -> None:
             name = RunName(NAMESPACE, "order")
 
             def look(tx: Transaction) -> Sequence[Run]:
-                return tx.find(LatestRuns([name])) if how == "latest_runs" else tx.lock(RUNS, [a_key(1)])
+                match how:
+                    case "latest_runs":
+                        return tx.find(LatestRuns([name]))
+                    case "latest_runs_and_drivers":
+                        runs, (driver,), *_ = tx.find(LatestRunsAndDrivers([name]))
+                        assert driver.key.run == runs[0].key
+                        return runs
+                    case _:
+                        return tx.lock(RUNS, [a_key(1)])
 
             found.extend(store.transact(look))
 
@@ -233,15 +243,16 @@ class Concurrency(PersistenceCase):
             (before,) = tx.find(LatestRuns([RunName(NAMESPACE, "order")]))
             waiting.start()
             waiting.join(_MOMENT_SECONDS)
-            again = a_run(2, id="order", generation=2)
-            tx.apply([Update(evolve(before, status=RunStatus.COMPLETED, ended_at=NOW)), Insert(again)])
+            again = a_run(2, id="order", generation=2, open_jobs=1)
+            ended = Update(evolve(before, status=RunStatus.COMPLETED, ended_at=NOW))
+            tx.apply([ended, Insert(again), Insert(a_job(2, kind=JobKind.WORKFLOW))])
 
         waiting = Thread(target=wait, daemon=True)
         store.transact(rerun)
         waiting.join(DEADLINE_SECONDS)
 
         (run,) = found
-        expected = (a_key(2), RunStatus.RUNNING) if how == "latest_runs" else (a_key(1), RunStatus.COMPLETED)
+        expected = (a_key(1), RunStatus.COMPLETED) if how == "runs" else (a_key(2), RunStatus.RUNNING)
         assert (run.key, run.status) == expected
 
     def test_nobody_reads_what_is_not_committed(self, store: Persistence) -> None:
@@ -388,6 +399,11 @@ def _count_named_run(tx: Transaction) -> Change:
     return Update(evolve(run, last_row=run.last_row + 1))
 
 
+def _count_named_driver(tx: Transaction) -> Change:
+    _, (job,), *_ = tx.find(LatestRunsAndDrivers([RunName(NAMESPACE, "run-1")]))
+    return Update(evolve(job, epoch=job.epoch + 1))
+
+
 def _count_job(tx: Transaction) -> Change:
     (job,) = tx.lock(JOBS, [a_job().key])
     return Update(evolve(job, epoch=job.epoch + 1))
@@ -475,6 +491,7 @@ def _count_in(change: Change) -> int:
 COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
     "runs": _count_run,
     "latest_runs": _count_named_run,
+    "latest_drivers": _count_named_driver,
     "held runs": _count_held_run,
     "held jobs": _count_held_job,
     "jobs": _count_job,

@@ -26,6 +26,7 @@ from holdfast.ports.searches import (
     CompletedRow,
     IncompleteRuns,
     LatestRuns,
+    LatestRunsAndDrivers,
     NodeResults,
     NodeRows,
     NodeSummaries,
@@ -259,6 +260,33 @@ class RunReads(PersistenceCase):
         names = [RunName(NAMESPACE, "c"), RunName(NAMESPACE, "a"), RunName(NAMESPACE, "nobody")]
 
         assert {"a", "c"} == {run.id for run in query(store, lambda tx: tx.find(LatestRuns(names)))}
+
+    def test_the_first_job_is_found_with_its_run_if_it_drives_a_function(self, store: Persistence) -> None:
+        """Jobs of stages, and later jobs, are left out."""
+        driver = a_job(1, 1, kind=JobKind.WORKFLOW)
+        put_run(store, a_run(1, id="a"), driver, a_job(1, 2, kind=JobKind.STEP))
+        put_run(store, a_run(2, id="b"), a_job(2, 1))
+        put_run(store, a_run(3, id="c"), a_job(3, 2, kind=JobKind.WORKFLOW))
+        put_run(store, a_run(4, id="d"), a_job(4, 1, kind=JobKind.WORKFLOW))
+        names = [RunName(NAMESPACE, name) for name in ("c", "b", "a", "nobody", "nul \0")]
+
+        found = store.transact(lambda tx: tx.find(LatestRunsAndDrivers(names)))
+
+        assert [run.id for run in found.runs] == ["a", "b", "c"]
+        assert (list(found.jobs), list(found.sessions)) == ([driver], [])
+        nothing = store.transact(lambda tx: tx.find(LatestRunsAndDrivers([])))
+        assert (list(nothing.runs), list(nothing.jobs)) == ([], [])
+
+    def test_only_the_driver_of_the_newest_generation_is_found(self, store: Persistence) -> None:
+        """The job of an older one is left out, even if that is still open."""
+        put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.WORKFLOW))
+        newest = a_job(2, 1, kind=JobKind.WORKFLOW)
+        put_run(store, a_run(2, id="order", generation=2), newest)
+
+        found = store.transact(lambda tx: tx.find(LatestRunsAndDrivers([RunName(NAMESPACE, "order")])))
+
+        assert [run.generation for run in found.runs] == [2]
+        assert list(found.jobs) == [newest]
 
     def test_a_name_is_a_namespace_and_an_id_together(self, store: Persistence) -> None:
         """A query for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""

@@ -29,7 +29,7 @@ from holdfast.ports.queries.history import HistoriesOf, HistoryOf, LastHeartbeat
 from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
 from holdfast.ports.records.history import HEARTBEAT
 from holdfast.ports.records.run import Run, RunStatus
-from holdfast.ports.searches import ClaimableJobs, OverdueHeartbeats
+from holdfast.ports.searches import ClaimableJobs, LatestRuns, LatestRunsAndDrivers, OverdueHeartbeats
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,
@@ -112,6 +112,16 @@ def hot() -> Iterator[Statement]:
     yield "lock a job", versions.job, {"run": key, "number": 1}, {"holdfast_jobs_pkey"}
     lease = {"run": key, "session": key, "input": 1}
     yield "read a lease", versions.lease, lease, {KEYS, "holdfast_sessions_pkey", "holdfast_history_pkey"}
+    for latest, with_jobs in ((LatestRuns, False), (LatestRunsAndDrivers, True)):
+        for number in (1, 2):
+            names = [a_run(at).name for at in range(1, number + 1)]
+            search = searches[latest].chosen(latest(names))
+            found_by = search.parameters(dialect, latest(names), NOW) or {}
+            what = f"{latest.__name__}, {number}"
+            yield f"{what}: runs", search.lock, found_by, {"holdfast_runs_name"}
+            yield f"{what}: keys", search.agrees_with, found_by, {"holdfast_runs_name"}
+            if with_jobs:
+                yield f"{what}: jobs", search.jobs, found_by, {"holdfast_runs_name", "holdfast_jobs_pkey"}
     history = encode_rows(of_history.insert.columns, [history_values(a_row(ONE, 4))])
     known = {
         "key": key,
