@@ -132,15 +132,12 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
 def lock_rows(tx: Transaction, state: State, wanted: ReadSet) -> None:
     """Lock runs, then jobs, and put them into the tables."""
     tables, whole, driven = state.tables, wanted.whole, wanted.driven
-    if (
-        wanted.names and wanted.names <= driven
-    ):  # one round trip, as most functions are driven by their first job
+    if wanted.names and wanted.names <= driven and not (wanted.jobs or wanted.runs or whole):
+        # One round trip, as most functions are driven by their first job.
         latest = tx.find(LatestRunsAndDrivers(sorted(wanted.names)))
-        first_jobs = {job.key: job for job in latest.jobs}
-        for run in latest.runs:
-            tables.put(run)
-            if (driver := first_jobs.get(driver_of(run) or JobKey(run.key, 0))) is not None:
-                tables.put(driver)
+        first_jobs = set(map(driver_of, latest.runs))
+        for row in (*latest.runs, *(job for job in latest.jobs if job.key in first_jobs)):
+            tables.put(row)
     elif wanted.names:
         for run in tx.find(LatestRuns(sorted(wanted.names))):
             tables.put(run)

@@ -425,7 +425,7 @@ def test_work_of_an_ended_run_is_left_with_one_statement_more_however_much_it_is
 
     assert few.sent == many.sent
     # As where there is nothing to cancel, and what is left.
-    assert (many.commits, many.queries) == (1, 6)
+    assert (many.commits, many.queries) == (1, 7)
 
 
 @pytest.mark.slow
