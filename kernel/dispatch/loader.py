@@ -14,7 +14,7 @@ from holdfast.kernel.pipelines.progress import driver_of
 from holdfast.kernel.search_results import SearchResult
 from holdfast.kernel.state import NOTHING, ComposedSearch, Reads, RunsMissingJobs, State
 from holdfast.ports.persistence import Transaction
-from holdfast.ports.records.job import JobKey, JobKind
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import HELD, RunName
 from holdfast.ports.records.values import Micros
 from holdfast.ports.searches import (
