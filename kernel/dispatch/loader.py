@@ -136,8 +136,11 @@ def lock_rows(tx: Transaction, state: State, wanted: ReadSet) -> None:
         # One round trip, as most functions are driven by their first job.
         latest = tx.find(LatestRunsAndDrivers(sorted(wanted.names)))
         first_jobs = set(map(driver_of, latest.runs))
-        for row in (*latest.runs, *(job for job in latest.jobs if job.key in first_jobs)):
-            tables.put(row)
+        for run in latest.runs:
+            tables.put(run)
+        for job in latest.jobs:
+            if job.key in first_jobs:
+                tables.put(job)
     elif wanted.names:
         for run in tx.find(LatestRuns(sorted(wanted.names))):
             tables.put(run)
