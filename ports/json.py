@@ -25,9 +25,22 @@ def _chunks(encoder_of: json.JSONEncoder) -> Any:
 _CHUNKS: Final = _chunks(_ENCODER)
 _PLAIN_CHUNKS: Final = _chunks(_PLAIN)
 
+_LONG: Final = 4_096
+"""From how many characters on a text is searched for characters to escape, which is faster than the C encoder then."""
+_TO_ESCAPE: Final = ("\n", '"', "\\", "\t", "\r", *(chr(code) for code in range(32) if code not in b"\n\t\r"))
+
+
+def _text_of(text: str) -> str:
+    if len(text) >= _LONG and text.isascii() and not any(one in text for one in _TO_ESCAPE):
+        return f'"{text}"'
+    return cast("str", _encode_basestring(text))
+
+
+_encode_basestring: Final = cast("Any", encoder).encode_basestring_ascii
+
 TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     int: int.__repr__,
-    str: cast("Any", encoder).encode_basestring_ascii,
+    str: _text_of,
     bool: {False: "false", True: "true"}.__getitem__,
     type(None): {None: "null"}.__getitem__,
 }

@@ -49,7 +49,7 @@ async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
 async def _completed(body: Body, value: object) -> Outcome:
     """Return the outcome of a body that returned `value`. Large results are stored in a thread."""
     result = body.encoded_result(value)
-    if len(result.text) <= INLINE_MAX:
+    if body.payloads.stay_inline(result.text):
         return body.stored(result)
     return await result_in_thread(lambda: body.stored(result))
 

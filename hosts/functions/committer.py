@@ -45,6 +45,8 @@ class Record:
     after: After = NOTHING_AFTER
     ahead: EventAppend | None = None
     """The result of a step that is fed before it is stored; None if the rows are stored first."""
+    stays_inline: Callable[[str], bool] = lambda _: True
+    """Whether a result goes into its row."""
     has_returned: bool | None = None
     """Whether the function has returned after that, so that nothing was stored; None if nothing was fed ahead."""
     answer: JobRecorded | None = None
@@ -61,7 +63,7 @@ class Record:
         Raises OvertakenError, and the errors of the store.
         """
         if self.ahead is not None:
-            self.has_returned = self.drive.feed_ahead(self.ahead, self.now())
+            self.has_returned = self.drive.feed_ahead(self.ahead, self.now(), self.stays_inline)
             if self.has_returned:
                 return
             self.ahead = None
@@ -110,13 +112,15 @@ class Recorder:
         wake: Callable[[], None],
         after: After = NOTHING_AFTER,
         ahead: EventAppend | None = None,
+        *,
+        stays_inline: Callable[[str], bool],
     ) -> "BatchedCall[Record]":
-        """Start what `record` does, and return the call. `ahead` is as in `Record`.
+        """Start what `record` does, and return the call. `ahead` and `stays_inline` are as in `Record`.
 
         `wake` is called in the loop when the call is over or its batch must be watched. The caller must then wait
         until it is over, also when it is cancelled (`BatchedCall.over`), and ask for its `answer`.
         """
-        record = Record(kernel, command, drive, now, after, ahead)
+        record = Record(kernel, command, drive, now, after, ahead, stays_inline)
         call = BatchedCall(record, record.apply, record.turn)
         self._gathering.send(call, wake)
         return call

@@ -492,7 +492,14 @@ class _Driver:
             self._parts.trusted_now,
         )
         self._sent = self._recorder.send(
-            self._parts.kernel, drive, command, now, self._on_sent, self._after, ahead
+            self._parts.kernel,
+            drive,
+            command,
+            now,
+            self._on_sent,
+            self._after,
+            ahead,
+            stays_inline=self._body.payloads.stay_inline,
         )
 
     def _step_to_feed_ahead(

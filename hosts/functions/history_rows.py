@@ -9,7 +9,7 @@ from holdfast.hosts.execution.bodies import Body, child_id
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
-from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.hosts.wiring.start_calls import options_of_child
 from holdfast.kernel.commands import (
     CancelSend,
@@ -55,9 +55,9 @@ def recorded_answers(answers: Sequence[UpdateOutcome], put: Put) -> list[EventAp
     return [_recorded(one, put) for one in answers]
 
 
-def are_small(answers: Sequence[UpdateOutcome]) -> bool:
-    """Return whether all values fit into rows, so that no blob store is called."""
-    return all(len(one.output or "") <= INLINE_MAX for one in answers)
+def stay_inline(payloads: Payloads, answers: Sequence[UpdateOutcome]) -> bool:
+    """Return whether all values go into rows, so that no blob store is called."""
+    return all(payloads.stay_inline(one.output or "") for one in answers)
 
 
 def _recorded(answer: UpdateOutcome, put: Put) -> EventAppend:
@@ -82,7 +82,7 @@ async def child_rows(body: Body, drive: FunctionReplay) -> list[FunctionRecord]:
     children = drive.children()
     # Before a thread is taken, so that interceptors are called on the event loop, and once.
     options = {one.call: _options_of(body, drive, one) for one in children if isinstance(one, ChildRequest)}
-    if all(len(_text_of(one)) <= INLINE_MAX for one in children):
+    if all(body.payloads.stay_inline(_text_of(one)) for one in children):
         return [_child_row(body, one, options) for one in children]
     put = partial(lambda: [_child_row(body, one, options) for one in children])
     return await until_available_in_thread(put, "the input of a run can't be stored yet")
@@ -94,7 +94,7 @@ async def queued_rows(body: Body, drive: FunctionReplay) -> list[StepQueue]:
     new = queues.new()
     policies = body.step_policies
     put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place), policies) for one in new])
-    if all(len(one.arguments) <= INLINE_MAX for one in new):
+    if all(payloads.stay_inline(one.arguments) for one in new):
         return put()
     return await until_available_in_thread(put, "the arguments of a step can't be stored yet")
 
@@ -103,7 +103,7 @@ async def answer_rows(body: Body, drive: FunctionReplay) -> list[EventAppend]:
     """Return the rows that record the results of updates."""
     answers = drive.answers()
     put = partial(recorded_answers, answers, lambda text: body.payloads.put(text, body.place))
-    if are_small(answers):
+    if stay_inline(body.payloads, answers):
         return put()
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 

@@ -14,7 +14,6 @@ from holdfast.hosts.functions.loader import rows_after
 from holdfast.hosts.functions.published_values import newest_rows, published_name
 from holdfast.hosts.functions.replay import FedAhead, FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
-from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
@@ -59,7 +58,7 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
                 "run %s of %s: %s was called but never awaited, so it did not run", run.id, run.workflow, what
             )
         put = partial(payloads.put, text, place)
-        if len(text) <= INLINE_MAX:
+        if payloads.stay_inline(text):
             output = put()
         else:
             output = await until_available_in_thread(put, "the result of a function can't be stored yet")

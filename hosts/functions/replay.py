@@ -62,7 +62,6 @@ from holdfast.hosts.functions.function_events import (
     type_of_answer,
 )
 from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
-from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     EventAppend,
@@ -275,10 +274,11 @@ class FunctionReplay:
         self._read_before(known)
         self._feed(known, now)
 
-    def feed_ahead(self, step: EventAppend, now: Micros) -> bool:
+    def feed_ahead(self, step: EventAppend, now: Micros, stays_inline: Callable[[str], bool]) -> bool:
         """Feed the result of a step as the next row before it is stored; return whether both can end together.
 
-        `now` is the current time. They can if the function has returned and has done nothing else. If not, nothing that
+        `now` is the current time, and `stays_inline` says whether a result goes into its row. They can if the function
+        has returned with such a result, and has done nothing else. If not, nothing that
         it has requested may be started before `take` has received the row.
         """
         done = step.event
@@ -296,8 +296,8 @@ class FunctionReplay:
             return False
         if ahead.turn.outputs or ahead.turn.read_clock or self.has_others:
             return False
-        # A large result would have to be stored as a blob before the step is stored.
-        return isinstance(self.ended, FunctionReturned) and len(self.ended.output) <= INLINE_MAX
+        # A result that is kept as a blob would have to be stored before the step is stored.
+        return isinstance(self.ended, FunctionReturned) and stays_inline(self.ended.output)
 
     def confirm(self, ahead: FedAhead, answer: JobRecorded) -> None:
         """Compare the row that was fed before it was stored with the stored one. Raises OvertakenError.

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -22,7 +23,6 @@ from holdfast.hosts.functions.step_scope import StepScope, idempotency_key_of
 from holdfast.hosts.functions.store_retries import until_available
 from holdfast.hosts.functions.transactional_steps import Transaction
 from holdfast.hosts.wiring.interceptors import BodyCall, within
-from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.authoring.step_context import enter_step
 from holdfast.kernel.authoring.steps import Step, StepStage
 from holdfast.kernel.commands import (
@@ -98,11 +98,8 @@ async def run_step(
         else:
             value = await _called(done, arguments, threads, seconds)
         text = _encoded(value, step)
-        put = body.payloads.put
-        if len(text) <= INLINE_MAX:
-            output = put(text, body.place)
-        else:
-            output = await result_in_thread(lambda: put(text, body.place))
+        put = partial(body.payloads.put, text, body.place)
+        output = put() if body.payloads.stay_inline(text) else await result_in_thread(put)
         return _completed(body, scope, step, output, started_at)
 
     async def act_in_time() -> EventAppend | JobRecorded:

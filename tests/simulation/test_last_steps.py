@@ -1,6 +1,7 @@
 """Random functions that receive the result of a step before it is stored, under random faults."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -47,8 +48,10 @@ def test_a_function_ends_as_its_replay_whatever_goes_wrong(monkeypatch: pytest.M
         )  # or the store refuses a value
         return suspend(settlement)
 
-    def feeding(drive: FunctionReplay, step: EventAppend, now: Micros) -> bool:
-        has_returned = feed(drive, step, now)
+    def feeding(
+        drive: FunctionReplay, step: EventAppend, now: Micros, stays_inline: Callable[[str], bool]
+    ) -> bool:
+        has_returned = feed(drive, step, now, stays_inline)
         seen["right guess" if has_returned else "wrong guess"] += 1
         return has_returned
 

@@ -1,7 +1,7 @@
 """The result of a last step is fed before it is stored, and nothing is done about what the function makes of it."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import anyio
@@ -29,6 +29,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Micros, Payload
+from holdfast.testing.blobs import MemoryBlobStore
 from tests.integration.hosts.polling import until
 from tests.unit.hosts.attempt_harness import Bench
 
@@ -129,7 +130,11 @@ async def stalling(number: int) -> int:
 
 @pytest.fixture
 def bench() -> Bench:
-    made = Bench(one, several, dated, logged, published, large, raising, patient, stalling)
+    return new_bench()
+
+
+def new_bench(blobs: MemoryBlobStore | None = None) -> Bench:
+    made = Bench(one, several, dated, logged, published, large, raising, patient, stalling, blobs=blobs)
     BENCHES.append(made)
     return made
 
@@ -169,7 +174,7 @@ async def test_a_wrong_guess_starts_the_next_step_once_the_row_is_stored(bench: 
     assert not body.parts.last_steps.expects(body.attempt.definition, "1")
 
 
-@pytest.mark.parametrize("call", [logged(1), published(1), large(1)], ids=["log", "publish", "large"])
+@pytest.mark.parametrize("call", [logged(1), published(1)], ids=["log", "publish"])
 async def test_a_function_that_does_more_than_return_is_not_ended_with_its_step(
     bench: Bench, call: Call[object]
 ) -> None:
@@ -177,6 +182,18 @@ async def test_a_function_that_does_more_than_return_is_not_ended_with_its_step(
     bench.start(call)
     assert type(await bench.run(expecting(bench.body(), "1"))) is Completed
     assert "step.completed" in rows("x")
+
+
+@pytest.mark.parametrize("blobs", [None, MemoryBlobStore()], ids=["inline", "as a blob"])
+async def test_a_large_result_is_stored_with_the_step_unless_it_is_kept_as_a_blob(
+    blobs: MemoryBlobStore | None,
+) -> None:
+    """The blob must be stored before the step is, and a blob store may be down."""
+    bench = new_bench(blobs)
+    bench.start(large(1))
+    outcome = await bench.run(expecting(bench.body(), "1"))
+    assert type(outcome) is (CompletedAfterStep if blobs is None else Completed)
+    assert ("step.completed" in rows("x")) is (blobs is not None)
 
 
 async def test_a_function_that_has_read_its_clock_is_replayed(bench: Bench) -> None:
@@ -233,8 +250,10 @@ async def test_the_result_of_a_driver_that_is_cancelled_is_stored(
     bench.start(one(1))
     feed, fed, goes_on = FunctionReplay.feed_ahead, threading.Event(), threading.Event()
 
-    def slow(drive: FunctionReplay, step: EventAppend, now: Micros) -> bool:
-        is_over = feed(drive, step, now)
+    def slow(
+        drive: FunctionReplay, step: EventAppend, now: Micros, stays_inline: Callable[[str], bool]
+    ) -> bool:
+        is_over = feed(drive, step, now, stays_inline)
         fed.set()
         goes_on.wait(60)
         return is_over
