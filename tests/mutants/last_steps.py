@@ -36,7 +36,7 @@ LAST_STEPS: Final = (
         "What a function requests after a step is started although the step is not stored.",
         Edit(
             REPLAY,
-            "        return isinstance(self.ended, FunctionReturned) and len(self.ended.output) <= INLINE_MAX\n",
+            "        return isinstance(self.ended, FunctionReturned) and stays_inline(self.ended.output)\n",
             "        return True\n",
         ),
     ),
