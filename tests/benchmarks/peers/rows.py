@@ -91,7 +91,7 @@ def _submitted(some: _Share) -> Sequence[Row]:
             sizes={"runs": some.of(4_000), "threads": 16},
             unit="/s",
             who=who,
-            target=5_000,
+            target=7_000,
         ),
         Row(
             name="submit, batches of 100",
@@ -100,7 +100,7 @@ def _submitted(some: _Share) -> Sequence[Row]:
             sizes={"runs": some.of(20_000, each=100), "batch": 100},
             unit="/s",
             who=who,
-            target=54_000,
+            target=40_000,
             sizes_of={peer: {"runs": some.of(4_000, each=100)} for peer in ("dbos", "absurd")},
         ),
     )
@@ -114,7 +114,7 @@ def _drained(some: _Share) -> Sequence[Row]:
         sizes={"runs": some.of(5_000), "at_once": 200, "workers": 1},
         unit="/s",
         who=WORKERS,
-        target=17_000,
+        target=5_000,
         sizes_of={
             "dbos": {"runs": some.of(1_000), "at_once": 50},
             "absurd": {"runs": some.of(2_000), "at_once": 48},
@@ -132,6 +132,7 @@ def _drained(some: _Share) -> Sequence[Row]:
             one,
             name="drain, 2 workers",
             about="the same, by two workers",
+            target=8_500,
             sizes_of=two,
             who=tuple(peer for peer in WORKERS if peer != FLOOR),
         ),
@@ -139,6 +140,7 @@ def _drained(some: _Share) -> Sequence[Row]:
             one,
             name="drain, 4 workers",
             about="the same, by four workers",
+            target=8_500,
             sizes_of={peer: {**one.sizes_for(peer), "workers": 4} for peer in WORKERS},
             who=tuple(peer for peer in WORKERS if peer != FLOOR),
         ),
@@ -154,7 +156,7 @@ def _drained(some: _Share) -> Sequence[Row]:
 
 
 def _stepped(some: _Share) -> Sequence[Row]:
-    targets = {50: 12_000, 200: 18_000}
+    targets = {50: 12_000, 200: 15_000}
     return (
         *(
             Row(
@@ -197,7 +199,7 @@ def _stepped(some: _Share) -> Sequence[Row]:
             sizes={"width": some.whole(500)},
             unit="s",
             who=(HOLDFAST, "dbos", "absurd"),
-            target=0.25,
+            target=0.2,
         ),
     )
 
@@ -304,7 +306,7 @@ def _on_sqlite(some: _Share) -> Sequence[Row]:
             unit="/s",
             who=who,
             sizes_of={"dbos": {"runs": some.of(500), "at_once": 20}, FLOOR: {"runs": some.of(50_000)}},
-            target=5_000,
+            target=6_000,
             store="sqlite",
         ),
         Row(
@@ -315,7 +317,7 @@ def _on_sqlite(some: _Share) -> Sequence[Row]:
             unit="/s",
             who=who,
             sizes_of={"dbos": {"at_once": 20}, FLOOR: {"length": some.of(200)}},
-            target=8_000,
+            target=14_000,
             store="sqlite",
         ),
     )
