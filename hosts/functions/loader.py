@@ -1,6 +1,6 @@
 """Loading of a durable function that is to be driven: from memory, or by a replay of its history."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -26,8 +26,8 @@ FRESH_SECONDS: Final = 0.1
 """For how many seconds the run that was read at the claim proves that its function is new, and rows can be fed."""
 SHORT: Final = 50
 """The most history rows that a function may have to be fed for them to be read together with those of others."""
-_TOGETHER_MAX: Final = 2_000
-"""The most history rows that are read together."""
+_TOGETHER_MAX: Final = 1_000
+"""The most history rows that one statement reads."""
 
 
 class FencedError(Exception):
@@ -120,25 +120,36 @@ def _look(batch: Sequence[BatchedCall[Opening]]) -> None:
 
 def _read_short(openings: Sequence[Opening]) -> None:
     """Read the rows of the functions that have few of them."""
-    short: dict[str, tuple[Opening, int]] = {}
+    together: dict[str, tuple[Opening, int]] = {}
+    expected = 0
     for one in openings:
         run, seen = one.body.work.run, one.seen()
-        if not run.kept_rows and run.last_row - seen <= SHORT:
-            short[run.key] = one, seen
-    if not short:
-        return
-    parts = openings[0].body.parts
+        number = max(run.last_row - seen, 0)
+        if run.kept_rows or number > SHORT:
+            continue
+        if expected + number >= _TOGETHER_MAX:
+            _read_together(together)
+            together, expected = {}, 0
+        together[run.key] = one, seen
+        expected += number
+    if together:
+        _read_together(together)
+
+
+def _read_together(openings: Mapping[str, tuple[Opening, int]]) -> None:
+    """Read the rows of runs, by key, after the row with this number. Leave out what is longer than it was."""
+    parts = next(iter(openings.values()))[0].body.parts
     at = parts.clock.monotonic()
-    places = tuple((key, seen) for key, (_, seen) in sorted(short.items()))
+    places = tuple((key, seen) for key, (_, seen) in sorted(openings.items()))
     found = parts.persistence.read(HistoriesOf(places, _TOGETHER_MAX))
-    by_run: dict[str, list[HistoryRow]] = {key: [] for key in short}
+    by_run: dict[str, list[HistoryRow]] = {key: [] for key in openings}
     for row in found:
         by_run[row.run].append(row)
     if len(found) == _TOGETHER_MAX:  # only the runs before the last one are complete
-        complete = dict.fromkeys(row.run for row in found if row.run != found[-1].run)
-        by_run = {key: by_run[key] for key in complete}
+        last = found[-1].run
+        by_run = {key: of_run for key, of_run in by_run.items() if of_run and key != last}
     for key, of_run in by_run.items():
-        one, seen = short[key]
+        one, seen = openings[key]
         one.read = _ReadRows(seen, of_run, at)
 
 
