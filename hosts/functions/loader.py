@@ -105,14 +105,14 @@ def _look(batch: Sequence[BatchedCall[Opening]]) -> None:
     """
     try:
         new = _still_new([call.what.body for call in batch if call.what.may_be_new])
+        for call in batch:
+            call.what.is_new = call.what.may_be_new and call.what.body.work.run.key in new
+        with suppress(HoldfastError):  # then each reads its own history, and raises its own error
+            _read_short([call.what for call in batch if not call.what.is_new])
     except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         for call in batch:
             call.error = error
         return
-    for call in batch:
-        call.what.is_new = call.what.may_be_new and call.what.body.work.run.key in new
-    with suppress(HoldfastError):  # then each reads its own history, and raises its own error
-        _read_short([call.what for call in batch if not call.what.is_new])
     for call in batch:
         read = call.what.read
         call.takes_time = not call.what.is_new and (read is None or read.has_blobs)

@@ -1,5 +1,6 @@
 """Short histories of functions that are woken together are read together, and fed only while they are fresh."""
 
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -8,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from holdfast.hosts.execution.bodies import Body
-from holdfast.hosts.functions import loader
+from holdfast.hosts.functions import loader, stall_watchdog
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.anyio
 R = TypeVar("R")
 
 RUNS = 12
+SOON = 10.0
+"""How many seconds threads wait for each other."""
 
 go = Channel("go", int)
 
@@ -172,13 +175,30 @@ async def test_each_reads_its_own_if_the_read_of_all_fails() -> None:
     assert reads(store) == (1, RUNS)
 
 
-async def test_values_in_the_blob_store_are_read_by_each_on_its_own() -> None:
-    """A blob store may be slow: the functions behind would have to wait."""
-    store = HookedStore()
-    bench = Bench(writes_and_waits, persistence=store, blobs=MemoryBlobStore())
+class MeetingBlobStore(MemoryBlobStore):
+    """A blob store whose reads wait for each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meeting = threading.Barrier(1)
+
+    @override
+    def get(self, key: str) -> bytes:
+        self.meeting.wait(SOON)
+        return super().get(key)
+
+
+async def test_values_in_the_blob_store_are_read_by_each_in_a_thread_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A blob store may be slow: the functions behind would have to wait until it is noticed."""
+    monkeypatch.setattr(stall_watchdog, "CHECK_INTERVAL", 10 * SOON)
+    store, blobs = HookedStore(), MeetingBlobStore()
+    bench = Bench(writes_and_waits, persistence=store, blobs=blobs)
     for at in range(3):
         bench.start(writes_and_waits(1_000_000 + at), id=f"x{at}")
     bodies = await woken(bench, 1, 2, 3)
     store.asked.clear()
+    blobs.meeting = threading.Barrier(3)
     assert sorted(map(str, await results(bench, bodies))) == ["1000100", "1000101", "1000102"]
     assert reads(store) == (1, 0)
