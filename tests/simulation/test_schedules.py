@@ -8,6 +8,7 @@ import pytest
 from holdfast.kernel.calendars.specs import Cron, Every, Spec
 from holdfast.kernel.commands import StartKind
 from holdfast.kernel.pipelines import plan
+from holdfast.kernel.rules import start_template
 from holdfast.kernel.schedules.row_data import timing_of
 from holdfast.ports.clock import micros
 from holdfast.ports.records.values import Micros
@@ -48,12 +49,18 @@ def test_a_few_seeds_end_well() -> None:
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
 
 
+def has_not(_: Faults, __: str) -> bool:
+    return False
+
+
 @pytest.mark.slow
 def test_a_run_may_be_blocked_if_faults_stopped_one_worker_after_the_other_with_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """After two of them here, as ten in a row are rare. It is a violation if no fault stopped them."""
     monkeypatch.setattr(plan, "LOSSES_MAX", 2)
+    start_template.start_template_of.cache_clear()
+    request.addfinalizer(start_template.start_template_of.cache_clear)
     blocked: list[int] = []
     with stores("memory") as store:
         for seed in range(1, 21):
@@ -62,7 +69,7 @@ def test_a_run_may_be_blocked_if_faults_stopped_one_worker_after_the_other_with_
             if any("run.blocked" in line and "worker_lost" in line for line in outcome.trace):
                 blocked.append(seed)
         assert len(blocked) >= ENOUGH
-        monkeypatch.setattr(Faults, "has_stopped", lambda _, __: False)
+        monkeypatch.setattr(Faults, "has_stopped", has_not)
         outcome = simulate_seed(blocked[0], draw_schedules, store=store, wastes_nothing=False)
     assert any("the run was blocked: worker_lost" in one for one in outcome.found)
 
