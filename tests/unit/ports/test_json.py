@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ports.json import canonical, parse, parse_input
+from holdfast.ports.json import canonical, compact, parse, parse_input
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -22,6 +22,14 @@ def test_canonical_text_is_what_the_library_writes(value: object) -> None:
     """It is produced differently, in less time."""
     assert canonical(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     assert parse(canonical(value)) == value
+
+
+@pytest.mark.parametrize("length", [0, 1_000, 5_000, 100_000])
+def test_any_character_is_written_as_the_library_does_in_texts_of_any_length(length: int) -> None:
+    """Long texts with nothing to escape take a way of their own."""
+    for code in (*range(0x180), 0x2028, 0xD800, 0xFFFF, 0x1F600):
+        for text in (f"{'y' * length}{chr(code)}", f"{chr(code)}{'y' * length}"):
+            assert canonical(text) == compact(text) == json.dumps(text)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [{"a": float("-inf")}]])
