@@ -27,7 +27,8 @@ _PLAIN_CHUNKS: Final = _chunks(_PLAIN)
 
 _LONG: Final = 4_096
 """From how many characters on a text is searched for characters to escape, which is faster than the C encoder then."""
-_TO_ESCAPE: Final = ("\n", '"', "\\", "\t", "\r", *(chr(code) for code in range(32) if code not in b"\n\t\r"))
+_TO_ESCAPE: Final = ("\n", '"', "\\", *(chr(code) for code in (*range(32), 127) if chr(code) != "\n"))
+"""The ASCII characters that are not written as they are, the most frequent ones first."""
 
 
 def _text_of(text: str) -> str:
