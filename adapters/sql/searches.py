@@ -300,25 +300,50 @@ def _of_jobs(dialect: Dialect) -> _Searches:
     }
 
 
-def _of_runs(dialect: Dialect) -> _Searches:
+def _of_latest_runs(dialect: Dialect) -> _Searches:
     names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
-    runs = columns_of(rows.RUN, "r")
-    named = f"FROM {names} CROSS JOIN holdfast_runs AS r"
-    is_newest = (
-        "r.namespace = n.namespace AND r.id = n.id "
+    several = (
+        f"FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace AND r.id = n.id "
         "AND r.generation = (SELECT max(m.generation) FROM holdfast_runs AS m "
-        "WHERE m.namespace = n.namespace AND m.id = n.id)"
+        "WHERE m.namespace = n.namespace AND m.id = n.id) ORDER BY r.key"
     )
-    newest = f"{named} WHERE {is_newest} ORDER BY r.key"
-    newest_of_one = (
+    one = (
         "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :id "
         "ORDER BY r.generation DESC LIMIT 1"
     )
-    drivers = (
-        f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_jobs AS j "
-        f"WHERE j.number = 1 AND j.kind = '{JobKind.WORKFLOW.value}'"
-    )
-    lock_job = dialect.lock.format("j")
+    runs, lock = columns_of(rows.RUN, "r"), dialect.lock.format("r")
+
+    # While the first statement waits for a lock, another transaction may add a generation, which it does not see.
+    # The second statement, sent along with it, does; so both must agree.
+    def latest(newest: str) -> SqlSearch:
+        return SqlSearch(
+            lock=f"SELECT {runs} {newest}{lock}",
+            agrees_with=f"SELECT r.key {newest}",
+            answer=_each(rows.run_from),
+        )
+
+    def with_drivers(search: SqlSearch, newest: str) -> SqlSearch:
+        return attrs.evolve(
+            search,
+            jobs=f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_jobs AS j WHERE j.number = 1 "
+            f"AND j.kind = '{JobKind.WORKFLOW.value}' AND {dialect.one_found_by('j.run', f'SELECT r.key {newest}')} "
+            f"ORDER BY j.run{dialect.lock.format('j')}",
+            answer=_with_drivers,
+        )
+
+    of_one = attrs.evolve(latest(one), special=_of_one_name)
+    of_several = attrs.evolve(latest(several), columns=_RUN_NAME)
+    return {
+        s.LatestRuns: attrs.evolve(of_several, of_one_name=of_one),
+        s.LatestRunsAndDrivers: attrs.evolve(
+            with_drivers(of_several, several), of_one_name=with_drivers(of_one, one)
+        ),
+    }
+
+
+def _of_runs(dialect: Dialect) -> _Searches:
+    names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
+    runs = columns_of(rows.RUN, "r")
     outlines = (
         "SELECT r.key, r.namespace, r.id, r.workflow, r.version, r.status, "
         "coalesce((SELECT max(h.number) FROM holdfast_history AS h WHERE h.run = r.key "
@@ -327,35 +352,7 @@ def _of_runs(dialect: Dialect) -> _Searches:
     )
     lock = dialect.lock.format("r")
     return {
-        # While the first statement waits for a lock, another transaction may add a generation, which it does not see.
-        # The second statement, sent along with it, does; so both must agree.
-        s.LatestRuns: SqlSearch(
-            lock=f"SELECT {runs} {newest}{lock}",
-            agrees_with=f"SELECT r.key {newest}",
-            columns=_RUN_NAME,
-            answer=_each(rows.run_from),
-            of_one_name=SqlSearch(
-                lock=f"SELECT {runs} {newest_of_one}{lock}",
-                agrees_with=f"SELECT r.key {newest_of_one}",
-                special=_of_one_name,
-                answer=_each(rows.run_from),
-            ),
-        ),
-        s.LatestRunsAndDrivers: SqlSearch(
-            lock=f"SELECT {runs} {newest}{lock}",
-            agrees_with=f"SELECT r.key {newest}",
-            jobs=f"{drivers} AND {dialect.one_found_by('j.run', f'SELECT r.key {newest}')} "
-            f"ORDER BY j.run{lock_job}",
-            columns=_RUN_NAME,
-            answer=_with_drivers,
-            of_one_name=SqlSearch(
-                lock=f"SELECT {runs} {newest_of_one}{lock}",
-                agrees_with=f"SELECT r.key {newest_of_one}",
-                jobs=f"{drivers} AND j.run = (SELECT r.key {newest_of_one}){lock_job}",
-                special=_of_one_name,
-                answer=_with_drivers,
-            ),
-        ),
+        **_of_latest_runs(dialect),
         s.Generations: SqlSearch(
             sql=f"SELECT {runs} FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace "
             "AND r.id = n.id ORDER BY r.namespace, r.id, r.generation",

@@ -9,7 +9,6 @@ from holdfast.hosts.execution.bodies import Body, child_id
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
-from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.hosts.wiring.start_calls import options_of_child
 from holdfast.kernel.commands import (
     CancelSend,
@@ -55,11 +54,6 @@ def recorded_answers(answers: Sequence[UpdateOutcome], put: Put) -> list[EventAp
     return [_recorded(one, put) for one in answers]
 
 
-def stay_inline(payloads: Payloads, answers: Sequence[UpdateOutcome]) -> bool:
-    """Return whether all values go into rows, so that no blob store is called."""
-    return all(payloads.stay_inline(one.output or "") for one in answers)
-
-
 def _recorded(answer: UpdateOutcome, put: Put) -> EventAppend:
     if answer.rejected is not None:
         return EventAppend(event=events.UpdateRejected(call=answer.call, error=_error(answer.rejected)))
@@ -103,7 +97,7 @@ async def answer_rows(body: Body, drive: FunctionReplay) -> list[EventAppend]:
     """Return the rows that record the results of updates."""
     answers = drive.answers()
     put = partial(recorded_answers, answers, lambda text: body.payloads.put(text, body.place))
-    if stay_inline(body.payloads, answers):
+    if all(body.payloads.stay_inline(one.output or "") for one in answers):
         return put()
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 

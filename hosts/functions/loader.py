@@ -76,16 +76,12 @@ class Opening:
     is_new: bool = False
     """Whether it was never driven before and has no rows to be fed."""
     read: _ReadRows | None = None
+    """The rows that were read with those of other functions; None if it reads its own."""
 
     @property
     def may_be_new(self) -> bool:
         """Whether the function was never driven before and its run had only its first row when it was read."""
         return self.body.attempt.epoch == 1 and self.body.work.run.last_row == 1
-
-    def seen(self) -> int:
-        """Return the number of the last row that was fed to the function in memory; 0 without one."""
-        drive = cast("FunctionReplay | None", self.body.parts.cache.find(self.body.attempt, _code(self.body)))
-        return 0 if drive is None else drive.seen
 
     def rows_after(self, seen: int) -> list[HistoryRow]:
         """Return the rows that were read with those of other functions, unless that was too long ago.
@@ -123,7 +119,7 @@ def _read_short(openings: Sequence[Opening]) -> None:
     together: dict[str, tuple[Opening, int]] = {}
     expected = 0
     for one in openings:
-        run, seen = one.body.work.run, one.seen()
+        run, seen = one.body.work.run, _last_fed_row(one.body)
         number = max(run.last_row - seen, 0)
         if run.kept_rows or number > SHORT:
             continue
@@ -134,6 +130,12 @@ def _read_short(openings: Sequence[Opening]) -> None:
         expected += number
     if together:
         _read_together(together)
+
+
+def _last_fed_row(body: Body) -> int:
+    """Return the number of the last row that was fed to the function in memory; 0 without one."""
+    drive = cast("FunctionReplay | None", body.parts.cache.find(body.attempt, _code(body)))
+    return 0 if drive is None else drive.seen
 
 
 def _read_together(openings: Mapping[str, tuple[Opening, int]]) -> None:

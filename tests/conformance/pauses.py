@@ -3,6 +3,6 @@
 import random
 
 
-def short_pauses() -> float:
-    """Return a number that draws a fiftieth of the usual pause: conflicts of a test end soon, or never."""
+def draw_short_pause() -> float:
+    """Return a fiftieth of what usually draws a pause: conflicts of a test end soon, or never."""
     return random.random() / 50

@@ -15,7 +15,7 @@ from holdfast.testing.conformance.builders import a_key, a_run
 from holdfast.testing.conformance.persistence import PersistenceContract
 from holdfast.testing.conformance.persistence.case import put, the_run
 from holdfast.testing.conformance.threads import in_threads
-from tests.conformance.pauses import short_pauses
+from tests.conformance.pauses import draw_short_pause
 from tests.postgres import fresh_database
 
 pytestmark = pytest.mark.service
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.service
 def class_database(postgres_url: str) -> Iterator[tuple[str, Callable[[], None]]]:
     """The URL of a database with tables, which the tests of a class use one after the other, and what empties it."""
     with fresh_database(postgres_url) as url:
-        store = SqlPersistence(url, random=short_pauses)
+        store = SqlPersistence(url, random=draw_short_pause)
         store.setup()
         store.close()
         with psycopg.connect(url, autocommit=True) as connection:
@@ -54,11 +54,11 @@ class TestPostgresPersistence(PersistenceContract):
     @override
     def make_persistence(self) -> Persistence:
         self.remove_rows()
-        return SqlPersistence(self.url, random=short_pauses)
+        return SqlPersistence(self.url, random=draw_short_pause)
 
     @override
     def open_again(self, store: Persistence) -> Persistence | None:
-        return SqlPersistence(self.url, random=short_pauses)
+        return SqlPersistence(self.url, random=draw_short_pause)
 
 
 class TestSetupOfPostgres:

@@ -10,11 +10,11 @@ from typing_extensions import override
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.persistence import Persistence
 from holdfast.testing.conformance.persistence import PersistenceContract
-from tests.conformance.pauses import short_pauses
+from tests.conformance.pauses import draw_short_pause
 
 
 def _opened(path: Path) -> SqlPersistence:
-    return SqlPersistence(f"sqlite:///{path}", random=short_pauses)
+    return SqlPersistence(f"sqlite:///{path}", random=draw_short_pause)
 
 
 class TestSqlitePersistence(PersistenceContract):

@@ -21,7 +21,7 @@ from holdfast.testing.conformance.persistence.case import PersistenceCase
 from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
 from holdfast.testing.conformance.persistence.slots import Slots
-from tests.conformance.pauses import short_pauses
+from tests.conformance.pauses import draw_short_pause
 from tests.conformance.third_database.connection import taken
 
 
@@ -36,7 +36,7 @@ def registered() -> Iterator[None]:
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with empty tables, for copies."""
     path = tmp_path_factory.mktemp("third") / "empty"
-    store = SqlPersistence(f"third:///{path}", random=short_pauses)
+    store = SqlPersistence(f"third:///{path}", random=draw_short_pause)
     store.setup()
     store.close()
     return path
@@ -57,11 +57,11 @@ class ThirdStores(PersistenceCase):
     def make_persistence(self) -> Persistence:
         self.path = self.folder / f"{next(self.numbers)}"
         shutil.copyfile(self.empty, self.path)
-        return SqlPersistence(f"third:///{self.path}", random=short_pauses)
+        return SqlPersistence(f"third:///{self.path}", random=draw_short_pause)
 
     @override
     def open_again(self, store: Persistence) -> Persistence | None:
-        return SqlPersistence(f"third:///{self.path}", random=short_pauses)
+        return SqlPersistence(f"third:///{self.path}", random=draw_short_pause)
 
 
 class TestThirdPersistence(ThirdStores, Claims, Conflicts, Slots):

@@ -49,7 +49,7 @@ def test_a_few_seeds_end_well() -> None:
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
 
 
-def has_not(_: Faults, __: str) -> bool:
+def has_never_stopped(_: Faults, __: str) -> bool:
     return False
 
 
@@ -69,7 +69,7 @@ def test_a_run_may_be_blocked_if_faults_stopped_one_worker_after_the_other_with_
             if any("run.blocked" in line and "worker_lost" in line for line in outcome.trace):
                 blocked.append(seed)
         assert len(blocked) >= ENOUGH
-        monkeypatch.setattr(Faults, "has_stopped", has_not)
+        monkeypatch.setattr(Faults, "has_stopped", has_never_stopped)
         outcome = simulate_seed(blocked[0], draw_schedules, store=store, wastes_nothing=False)
     assert any("the run was blocked: worker_lost" in one for one in outcome.found)
 

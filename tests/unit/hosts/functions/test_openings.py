@@ -73,10 +73,10 @@ class HookedStore(CountingPersistence):
         return super().read(query)
 
 
-async def woken(bench: Bench, *calls: object) -> list[Body]:
-    """Start runs, let each wait for its message, send it, and return the bodies of the woken functions."""
+async def woken(bench: Bench, number: int) -> list[Body]:
+    """Let so many runs wait for their message, send it, and return the bodies of the woken functions."""
     await bench.drain()
-    for at in range(len(calls)):
+    for at in range(number):
         signal = ChannelMessage(channel="go", payload=Payload(inline="100"))
         bench.engine.kernel.dispatch(RunSignal(namespace="default", run_id=f"x{at}", signal=signal))
     return bench.prepare()
@@ -106,7 +106,7 @@ async def prepared(store: CountingPersistence, lengths: list[int]) -> tuple[Benc
     bench = Bench(waits, persistence=store)
     for at, steps in enumerate(lengths):
         bench.start(waits(steps, at), id=f"x{at}")
-    bodies = await woken(bench, *lengths)
+    bodies = await woken(bench, len(lengths))
     wanted = {bench.row(f"x{at}").key: steps + at + 100 for at, steps in enumerate(lengths)}
     store.asked.clear()
     return bench, bodies, [wanted[body.work.run.key] for body in bodies]
@@ -197,7 +197,7 @@ async def test_values_in_the_blob_store_are_read_by_each_in_a_thread_of_its_own(
     bench = Bench(writes_and_waits, persistence=store, blobs=blobs)
     for at in range(3):
         bench.start(writes_and_waits(1_000_000 + at), id=f"x{at}")
-    bodies = await woken(bench, 1, 2, 3)
+    bodies = await woken(bench, 3)
     store.asked.clear()
     blobs.meeting = threading.Barrier(3)
     assert sorted(map(str, await results(bench, bodies))) == ["1000100", "1000101", "1000102"]
