@@ -38,6 +38,8 @@ class PooledConnection(Generic[C]):
     """When it is replaced, by the monotonic clock."""
     process: int
     """The id of the process that opened it."""
+    closings: int
+    """How often the pool had been closed when it was opened."""
 
 
 class Pool(Generic[C]):
@@ -55,6 +57,7 @@ class Pool(Generic[C]):
     def renew(self) -> None:
         """Reset to empty. In a forked child, closing the parent's connections would end the parent's sessions."""
         leave_alone(*self._idle)
+        self._closings = 0
         self._process = os.getpid()
         self._free = threading.BoundedSemaphore(self._size)
         self._lock = threading.Lock()
@@ -66,26 +69,27 @@ class Pool(Generic[C]):
         if not self._free.acquire(timeout=seconds):
             raise TransientError(f"all {self._size} connections are in use")
         try:
-            return self._idle_one() or PooledConnection(
-                self._connect(until - time.monotonic()), time.monotonic() + self._age_seconds, self._process
-            )
+            return self._idle_one() or self._new(until - time.monotonic())
         except BaseException:
             self._free.release()
             raise
 
     def release(self, lent: PooledConnection[C], *, is_sound: bool) -> None:
-        """Return a connection to the pool. If it is not sound, close it and all idle ones."""
+        """Return a connection to the pool. If it is not sound, close it and all idle ones.
+
+        A connection that was lent while the pool was closed is closed too: nothing would close it later.
+        """
         if lent.process != self._process:
             leave_alone(lent)
             return
         with self._lock:
-            keep = is_sound and len(self._idle) < self._kept
+            keep = is_sound and lent.closings == self._closings and len(self._idle) < self._kept
             if keep:
                 self._idle.append(lent)
         if not keep:
             _close(lent)
         if not is_sound:
-            self.close()
+            self._close_idle()
         self._free.release()
 
     def discard(self, lent: PooledConnection[C]) -> None:
@@ -113,11 +117,21 @@ class Pool(Generic[C]):
             self._free.release()
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections now, and those in use when they are returned."""
+        with self._lock:
+            self._closings += 1
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for lent in idle:
             _close(lent)
+
+    def _new(self, seconds: float) -> PooledConnection[C]:
+        closings = self._closings
+        connection = self._connect(seconds)
+        return PooledConnection(connection, time.monotonic() + self._age_seconds, self._process, closings)
 
     def _idle_one(self) -> PooledConnection[C] | None:
         while True:

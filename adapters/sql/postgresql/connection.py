@@ -179,7 +179,8 @@ class PostgresDatabase:
     def shared(self, seconds: float, /) -> Generator[Shared]:
         """See `Database.shared`. The body has the server's own timeouts; ours apply once our rows join."""
         try:
-            connection = self._shared_engine(seconds).connect()
+            engine = self._shared_engine(seconds)
+            connection = engine.connect()
         except (psycopg.Error, SQLAlchemyError) as error:
             raise TransientError(f"no connection: {error}") from error
         with connection:
@@ -196,7 +197,9 @@ class PostgresDatabase:
                 with in_body(connection):
                     yield Shared(connection, link, lambda: _is_in_transaction(raw))
             finally:
-                if not link.end():
+                if (
+                    not link.end() or self._sharing is not engine
+                ):  # closed meanwhile: nothing would close it later
                     connection.invalidate()
 
     def _shared_engine(self, seconds: float) -> Engine:
