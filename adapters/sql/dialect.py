@@ -62,6 +62,38 @@ class Alike:
         return {"shared": shared, **{name: encode(columns[place]) for place, name in self.own}}
 
 
+LONG_TEXT: Final = 4_096
+"""From how many characters on a text is sent beside the JSON of its row."""
+
+
+@attrs.frozen
+class Apart:
+    """A statement that writes rows with long texts in one of their columns.
+
+    Its parameters are `:rows`, as JSON, and `:texts`, a list. In a row with a long text, `text_at` is the text's place
+    in the list, from 1. Putting a long text into JSON and taking it out again takes longer than storing it.
+    """
+
+    sql: str
+    place: int
+    """Index of the column with long texts."""
+
+    def encoded(self, columns: Sequence[str], rows: Sequence[Row]) -> Mapping[str, object] | None:
+        """Return its parameters; None without a long text."""
+        place = self.place
+        if not any(len(row[place] or "") >= LONG_TEXT for row in rows):
+            return None
+        texts: list[str] = []
+        encoded: list[dict[str, object]] = []
+        for row in rows:
+            values = dict(zip(columns, row, strict=True))
+            if len(text := row[place] or "") >= LONG_TEXT:
+                texts.append(text)
+                values |= {columns[place]: None, "text_at": len(texts)}
+            encoded.append(values)
+        return {"rows": JSON_ENCODER.encode(encoded), "texts": texts}
+
+
 @attrs.frozen
 class OnConflict:
     """The rule for inserted rows that exist already, by a unique index on `keys`; by any one without keys."""
@@ -88,9 +120,17 @@ class Write:
     """Whether every row must match: an update without effect would be a bug."""
     alike: Alike | None = None
     """A cheaper form for rows that have most columns in common."""
+    apart: Apart | None = None
+    """A cheaper form for rows with long texts."""
+
+    def sent(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, object]]:
+        """Return the cheapest statement to write these rows with, and its parameters, some of which may be lists."""
+        if self.apart is not None and (parameters := self.apart.encoded(self.columns, rows)) is not None:
+            return self.apart.sql, parameters
+        return self.encoded(rows)
 
     def encoded(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
-        """Return the statement to write these rows with, and its parameters."""
+        """Return a statement to write these rows with, and its parameters, all of which are texts."""
         if self.alike is not None and len(rows) > 1 and (shared := self.alike.encoded(rows)) is not None:
             return self.alike.sql, shared
         return self.sql, {"rows": encode_rows(self.columns, rows)}
@@ -163,12 +203,13 @@ class Dialect(Protocol):
         *,
         on_conflict: OnConflict | None = None,
         own: Sequence[str] = (),
+        long: str | None = None,
         derived: Mapping[str, str] = NO_COLUMNS,
     ) -> Write:
         """Return the statement that inserts rows.
 
-        `own` names the columns in which rows of a batch usually differ. `derived` has the SQL of columns that the
-        statement computes, in which a row is `new`.
+        `own` names the columns in which rows of a batch usually differ, and `long` one that may have long texts.
+        `derived` has the SQL of columns that the statement computes, in which a row is `new`.
         """
         ...
 

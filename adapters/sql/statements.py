@@ -18,7 +18,7 @@ from holdfast.ports.records.history import LOG
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.limits import WhenFull
 from holdfast.ports.records.run import ClosePolicy
-from holdfast.ports.tables import HISTORY, JOBS, OF_RUNS, OUTPUT, RUNS, TABLES, OnInsert
+from holdfast.ports.tables import HISTORY, JOBS, OF_RUNS, OUTPUT, RUNS, TABLES, TOPIC_MESSAGES, OnInsert
 
 _NEVER_UPDATED: Final[Mapping[AnyTable, Sequence[str]]] = {RUNS: ("rerun_of", "rerun_from", "inherited")}
 """Columns besides key and unique name that no update writes."""
@@ -28,6 +28,8 @@ _DIFFERENT: Final[Mapping[AnyTable, Sequence[str]]] = {
     HISTORY: ("run", "number", "payload"),
 }
 """The columns in which new rows of a batch usually differ (see `Dialect.insert`)."""
+_LONG: Final[Mapping[AnyTable, str]] = {HISTORY: "payload", TOPIC_MESSAGES: "payload"}
+"""The column of new rows that has values of users, which may be long texts."""
 _DERIVED: Final[Mapping[AnyTable, Mapping[str, str]]] = {
     OUTPUT: {
         "log_number": f"CASE WHEN new.kind = '{LOG}' THEN coalesce((SELECT max(old.log_number) "
@@ -161,6 +163,7 @@ def _table_writes(dialect: Dialect, table: AnyTable) -> TableWrites:
             mapped.columns,
             own=own,
             on_conflict=on_conflict,
+            long=_LONG.get(table),
             derived=_DERIVED.get(table, NO_COLUMNS),
         ),
         rows.VALUES.get(mapped.record) or rows.values_of(mapped.record, mapped.columns),

@@ -17,6 +17,7 @@ from holdfast.adapters.sql.dialect import (
     ANNOTATION_TEXT,
     NO_COLUMNS,
     Alike,
+    Apart,
     OnConflict,
     Write,
     joined,
@@ -96,6 +97,7 @@ class PostgresDialect:
         *,
         on_conflict: OnConflict | None = None,
         own: Sequence[str] = (),
+        long: str | None = None,
         derived: Mapping[str, str] = NO_COLUMNS,
     ) -> Write:
         """See `Dialect.insert`. Parsing a column from JSON costs the server as much as storing it, hence `own`."""
@@ -113,7 +115,15 @@ class PostgresDialect:
                 own=tuple((places[name], name) for name in own),
                 shared=tuple((places[name], name) for name in shared),
             )
-        return Write(self.bound(adding.format(self._rows(table, columns))), tuple(columns), alike=alike)
+        apart = None
+        if long is not None:
+            rows = self.table_of("rows", "raw", {**types_of(table, columns), "text_at": "integer"})
+            of_texts = f"coalesce({long}, (CAST(:texts AS text[]))[text_at]) AS {long}"
+            found = ", ".join(of_texts if name == long else name for name in columns)
+            source = f"(SELECT {found} FROM {rows}) AS new"
+            apart = Apart(self.bound(adding.format(source)), columns.index(long))
+        rows = self._rows(table, columns)
+        return Write(self.bound(adding.format(rows)), tuple(columns), alike=alike, apart=apart)
 
     def lock_logs(self) -> Write:
         """See `Dialect.lock_logs`. Ascending, as all locks are."""

@@ -5,6 +5,7 @@ run one after the other (docs/decisions/0010).
 """
 
 import re
+import struct
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
@@ -32,14 +33,18 @@ _ANY: Final = 0
 _BOOL: Final = 16
 _INTEGER: Final = 23
 _BIGINT: Final = 20
+_TEXT: Final = 25
 _TEXTS: Final = 1009
 """OIDs of parameter types. For a text, the server infers the type."""
+
+_ARRAY: Final = struct.Struct("!iiIii")
+"""Dimensions, whether there are NULLs, the elements' type; then how many elements, and the number of the first."""
+_NO_DIMENSIONS: Final = struct.Struct("!iiI")
+_LENGTH: Final = struct.Struct("!i")
 
 _INTEGERS: Final = 2**31
 
 _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
-_TO_ESCAPE: Final = re.compile(r'(["\\])')
-_ESCAPED: Final = r"\\\1"
 
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 
@@ -171,10 +176,11 @@ class StatementRunner:
         return text, values, (sql, tuple(kinds))
 
     def _send(self, name: bytes | None, text: bytes, values: Sequence[bytes | None], key: _Key) -> None:
+        formats = [pq.Format.BINARY if kind == _TEXTS else pq.Format.TEXT for kind in key[1]]
         if name is None:
-            self._pgconn.send_query_params(text, values, param_types=key[1])
+            self._pgconn.send_query_params(text, values, param_types=key[1], param_formats=formats)
         else:
-            self._pgconn.send_query_prepared(name, values)
+            self._pgconn.send_query_prepared(name, values, param_formats=formats)
 
     def _name(self, key: _Key) -> tuple[bytes | None, bool]:
         """Return the name of a prepared statement, None for others, and whether it must be prepared first."""
@@ -233,7 +239,7 @@ def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _dumped(value: object) -> tuple[bytes | None, int]:
-    """Return a parameter in text form, and its type."""
+    """Return a parameter, in binary form if it is a list, otherwise as a text; and its type."""
     if isinstance(value, str):
         return _text(value), _ANY
     if isinstance(value, bool):
@@ -243,9 +249,17 @@ def _dumped(value: object) -> tuple[bytes | None, int]:
     if value is None:
         return None, _ANY
     if isinstance(value, list):
-        quoted = ",".join(f'"{_TO_ESCAPE.sub(_ESCAPED, one)}"' for one in cast("list[str]", value))
-        return _text(f"{{{quoted}}}"), _TEXTS
+        return _array(cast("list[str]", value)), _TEXTS
     raise TypeError(f"no statement has a parameter of type {type(value).__name__}")
+
+
+def _array(texts: Sequence[str]) -> bytes:
+    """Return texts as an array in binary form: as a text, each would have to be escaped here and parsed there."""
+    parts = [_ARRAY.pack(1, 0, _TEXT, len(texts), 1)] if texts else [_NO_DIMENSIONS.pack(0, 0, _TEXT)]
+    for one in texts:
+        text = _text(one)
+        parts += _LENGTH.pack(len(text)), text
+    return b"".join(parts)
 
 
 def _text(value: str) -> bytes:

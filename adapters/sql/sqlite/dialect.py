@@ -71,9 +71,10 @@ class SqliteDialect:
         *,
         on_conflict: OnConflict | None = None,
         own: Sequence[str] = (),
+        long: str | None = None,
         derived: Mapping[str, str] = NO_COLUMNS,
     ) -> Write:
-        """See `Dialect.insert`. Rows are inserted one at a time, so `own` saves nothing."""
+        """See `Dialect.insert`. Rows are inserted one by one, with bare values, so `own` and `long` save nothing."""
         places = ", ".join("?" for _ in columns)
         ending = "" if on_conflict is None else on_conflict.clause
         if derived:

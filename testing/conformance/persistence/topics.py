@@ -118,6 +118,7 @@ class Topics(PersistenceCase):
         [
             (TOPICS, evolve(TOPIC, last=7, after_subscription='["run-1","topic:orders"]')),
             (TOPIC_MESSAGES, FULL_MESSAGE),
+            (TOPIC_MESSAGES, evolve(FULL_MESSAGE, payload=f'{{"text":"{"é" * 10_000}"}}')),
             (SUBSCRIPTIONS, FULL_SUBSCRIPTION),
         ],
     )

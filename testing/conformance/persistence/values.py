@@ -107,6 +107,24 @@ class Values(PersistenceCase):
 
         assert row == found
 
+    @pytest.mark.parametrize("what", sorted(set(TEXTS) - {"empty"}))
+    def test_long_texts_and_short_ones_may_be_in_one_batch(self, store: Persistence, what: str) -> None:
+        """A store may send long texts in another way. Each comes out in its own row."""
+        long = TEXTS[what] * (20_000 // len(TEXTS[what]))
+        payloads = (
+            Payload(inline=long),
+            Payload(inline=TEXTS[what]),
+            None,
+            Payload(inline=long + "2"),
+            Payload(blob="b"),
+            Payload(inline=long + "3"),
+        )
+        put_jobs(store, a_job())
+        batch = [a_row(1, number, payload=payload) for number, payload in enumerate(payloads, 1)]
+        put(store, *map(Insert, batch))
+
+        assert tuple(batch) == store.read(HistoryOf(a_key(1)))
+
     def test_rows_of_a_batch_may_differ_in_what_they_have(self, store: Persistence) -> None:
         """A None in one row does not affect the next."""
         put_jobs(store, a_job())

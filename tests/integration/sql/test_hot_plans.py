@@ -12,7 +12,7 @@ from attrs import evolve
 from psycopg import sql as compose
 
 from holdfast.adapters.sql.database import Database, Link
-from holdfast.adapters.sql.dialect import encode_rows
+from holdfast.adapters.sql.dialect import LONG_TEXT, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.row_cache import versions_for
@@ -29,6 +29,7 @@ from holdfast.ports.queries.history import HistoriesOf, HistoryOf, LastHeartbeat
 from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
 from holdfast.ports.records.history import HEARTBEAT
 from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import ClaimableJobs, LatestRuns, LatestRunsAndDrivers, OverdueHeartbeats
 from holdfast.testing.conformance.builders import (
     DEFINITION,
@@ -162,6 +163,8 @@ def hot() -> Iterator[Statement]:
     yield "insert history", of_history.insert.sql, {"rows": history}, set()
     several = of_history.insert.encoded([history_values(a_row(ONE, number)) for number in (4, 5)])
     yield "insert several rows of history", *several, set()
+    long = Payload(inline='"' + "x" * LONG_TEXT + '"')
+    yield "insert a long text", *of_history.insert.sent([history_values(a_row(ONE, 4, payload=long))]), set()
 
     yield "read a history", *answered(HistoryOf(key, after=1, limit=100)), {"holdfast_history_pkey"}
     places = HistoriesOf(tuple((a_key(one), 1) for one in range(1, 4)))
