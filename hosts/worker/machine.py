@@ -11,10 +11,10 @@ queues are empty: the next one follows a hint, or two poll intervals later, whic
 to maintenance. A claim that was filled means a backlog: the next one waits until half of the slots are free, or for
 50 ms, so that claims stay few and large under load.
 
-Settles. One batch at a time, of up to 500: whatever has finished since the last commit goes into the next one. A
-settle may lease the next job of its run in the same transaction (docs/decisions/0008). That saves a claim, and is
-unfair to runs that have queued for longer, so it ends after 32 jobs in a row or one second; then the run queues
-again.
+Settles. One transaction at a time, of up to 500 results or about 4 MiB of values: whatever has finished since the last
+commit goes into the next one. A settle may lease the next job of its run in the same transaction (docs/decisions/0008).
+That saves a claim, and is unfair to runs that have queued for longer, so it ends after 32 jobs in a row or one second;
+then the run queues again.
 
 Wake-ups. The machine remembers when the retries and sleepers that it knows of are due, for up to a minute ahead, and
 wakes due ones with one call every 20 ms at most. Later ones are left to the maintenance tick.
@@ -89,13 +89,12 @@ from holdfast.hosts.worker.running_attempts import JobSeries, RunningAttempts
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.sink_poller import SinkPoller
 from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, FollowUp, JobSettle, merge
+from holdfast.kernel.dispatch.command_batches import BATCH_COMMANDS_MAX, batches_of
 
 BACKOFF_MIN: Final = 0.05
 """Seconds; the first wait after an error of the store is twice this."""
 BACKOFF_MAX: Final = 5.0
 """Seconds; the longest wait after errors of the store."""
-SETTLES_MAX: Final = 500
-"""How many results one transaction settles at most."""
 STOP_GRACE: Final = 5.0
 """Seconds after the drain period in which cancelled bodies and calls to the store may still end."""
 WAKE_APART: Final = 0.02
@@ -399,8 +398,10 @@ class WorkerMachine:
             and now >= self._next_settle
             and self.phase is not Phase.STOPPED
         ):
-            self._settling = tuple(self._finished[:SETTLES_MAX])
-            del self._finished[:SETTLES_MAX]
+            # One transaction: bodies of others go on while the store writes it.
+            settles = next(batches_of([done.settle for done in self._finished[:BATCH_COMMANDS_MAX]]))
+            self._settling = tuple(self._finished[: len(settles)])
+            del self._finished[: len(settles)]
             can_take = self.phase is Phase.RUNNING and self._session
             actions.append(
                 Settle(

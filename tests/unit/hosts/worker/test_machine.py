@@ -10,7 +10,6 @@ from holdfast.hosts.worker.machine import (
     BACKOFF_MAX,
     BACKOFF_MIN,
     IDLE_POLLS,
-    SETTLES_MAX,
     STOP_GRACE,
     Phase,
     WorkerMachine,
@@ -51,6 +50,7 @@ from holdfast.hosts.worker.machine_protocol import (
 from holdfast.hosts.worker.running_attempts import TAKES_MAX, TAKES_SECONDS_MAX
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, Completed, FollowUp, JobSettle
+from holdfast.kernel.dispatch.command_batches import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
 from holdfast.ports.records.job import JobKind, PassOver
 from holdfast.ports.records.values import Payload
 from holdfast.ports.searches import QueueClaim
@@ -419,11 +419,34 @@ def test_what_ends_while_a_batch_is_under_way_goes_into_the_next() -> None:
 
 def test_a_batch_is_never_larger_than_a_transaction_may_be() -> None:
     driven = Driven(concurrency=1_000)
-    some = attempts(*range(SETTLES_MAX + 100))
+    some = attempts(*range(BATCH_COMMANDS_MAX + 100))
     driven.running(*some)
 
-    assert len(only(driven.step(*ended(*some)), Settle).settles) == SETTLES_MAX
+    assert len(only(driven.step(*ended(*some)), Settle).settles) == BATCH_COMMANDS_MAX
     assert len(only(driven.step(Settled(opened=False)), Settle).settles) == 100
+
+
+def test_long_values_are_settled_in_several_transactions() -> None:
+    """Slots become free, and other bodies run, while the store writes what is left."""
+    driven = Driven()
+    some = attempts(*range(5))
+    driven.running(*some)
+    output = Payload(inline=f'"{"x" * (BATCH_BYTES_MAX // 2 - 100)}"')
+    results = [BodyEnded(one, attrs.evolve(settle(one), outcome=Completed(output=output))) for one in some]
+
+    counts = [len(only(driven.step(*results), Settle).settles)]
+    counts += [len(only(driven.step(Settled(opened=False)), Settle).settles) for _ in range(2)]
+
+    assert counts == [2, 2, 1]
+
+
+def test_a_value_longer_than_a_transaction_may_be_is_settled_alone() -> None:
+    driven = Driven()
+    driven.running(*attempts(1, 2))
+    output = Payload(inline=f'"{"x" * (BATCH_BYTES_MAX + 1)}"')
+    long = attrs.evolve(settle(attempt(1)), outcome=Completed(output=output))
+
+    assert only(driven.step(BodyEnded(attempt(1), long), *ended(attempt(2))), Settle).settles == (long,)
 
 
 def test_a_batch_that_was_not_stored_is_tried_again_later_with_what_has_ended_since() -> None:

@@ -12,6 +12,7 @@ from holdfast.hosts.worker import machine as m
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, Completed, FollowUp, JobSettle
+from holdfast.kernel.dispatch.command_batches import BATCH_COMMANDS_MAX
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.values import Payload
 
@@ -91,7 +92,7 @@ class AWorkersLife(RuleBasedStateMachine):
             case p.Finish():
                 self.is_finished = True
             case p.Settle(settles=settles):
-                assert 0 < len(settles) <= m.SETTLES_MAX
+                assert 0 < len(settles) <= BATCH_COMMANDS_MAX
                 assert len({(settle.job, settle.epoch) for settle in settles}) == len(settles)
                 self.call(action)
             case p.Claim(lanes, limit):
