@@ -19,7 +19,7 @@ from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.postgresql.application_access import PostgresApplicationAccess
-from holdfast.adapters.sql.postgresql.ddl import set_storage_parameters
+from holdfast.adapters.sql.postgresql.ddl import set_storage
 from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK, PostgresDialect
 from holdfast.adapters.sql.postgresql.errors import from_sqlstate
 from holdfast.adapters.sql.postgresql.libpq import StatementRunner
@@ -247,7 +247,7 @@ class PostgresDatabase:
                     )
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
                 yield connection
-                set_storage_parameters(connection)
+                set_storage(connection)
         except DBAPIError as error:
             cause = error.orig
             raise from_sqlstate(

@@ -1,6 +1,6 @@
-"""What PostgreSQL's tables have of their own: the collation of text that is compared, and storage parameters."""
+"""What PostgreSQL's tables have of their own: the collation of text that is compared, storage and compression."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -19,11 +19,30 @@ STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
 """Free space in pages for updates that touch no index, and frequent vacuums."""
 
 
-def set_storage_parameters(connection: Connection) -> None:
-    """Set them, whether they are set already or not."""
+COMPRESSED: Final[Mapping[str, Sequence[str]]] = {
+    "holdfast_history": ("data", "payload"),
+    "holdfast_map_items": ("items",),
+    "holdfast_topic_messages": ("payload",),
+    "holdfast_attempt_output": ("data",),
+    "holdfast_ai_calls": ("prompt", "response"),
+    "holdfast_idempotency_replies": ("body",),
+}
+"""Columns with values of users. New ones are compressed by LZ4 where the server has it, which takes a third of the
+time of the default."""
+_HAS_LZ4: Final = text(
+    "SELECT 1 FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals)"
+)
+
+
+def set_storage(connection: Connection) -> None:
+    """Set storage parameters and compression, whether they are set already or not. Existing rows stay as they are."""
     for table, parameters in STORAGE.items():
         listed = ", ".join(f"{name} = {value}" for name, value in parameters.items())
         connection.execute(text(f"ALTER TABLE {table} SET ({listed})"))
+    if connection.execute(_HAS_LZ4).first() is not None:
+        for table, columns in COMPRESSED.items():
+            listed = ", ".join(f"ALTER COLUMN {name} SET COMPRESSION lz4" for name in columns)
+            connection.execute(text(f"ALTER TABLE {table} {listed}"))
 
 
 @compiles(BytewiseText, "postgresql")

@@ -14,7 +14,7 @@ from psycopg import sql
 from sqlalchemy import Dialect, MetaData, create_engine, text
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgresql.ddl import STORAGE
+from holdfast.adapters.sql.postgresql.ddl import COMPRESSED, STORAGE
 from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.ddl import partial
 from holdfast.adapters.sql.schema.migrator import MIGRATIONS, newest_version
@@ -92,12 +92,21 @@ def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_s
         options = found.execute(
             "SELECT relname, reloptions FROM pg_class WHERE reloptions IS NOT NULL"
         ).fetchall()
+        has_lz4 = found.execute(
+            "SELECT 'lz4' = ANY(enumvals) FROM pg_settings WHERE name = 'default_toast_compression'"
+        ).fetchone()
+        compressed = found.execute(
+            "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+            "WHERE attcompression = 'l' AND relnamespace = 'public'::regnamespace"
+        ).fetchall()
 
     assert described[0] == described[1]
     stored = {
         name: dict(option.split("=") for option in given) for name, given in options if "holdfast" in name
     }
     assert stored == STORAGE
+    columns = {(table, column) for table, columns in COMPRESSED.items() for column in columns}
+    assert set(compressed) == (columns if has_lz4 == (True,) else set())
 
 
 @pytest.mark.parametrize(
