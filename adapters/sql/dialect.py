@@ -22,7 +22,7 @@ database is in docs/howto/add-a-database.md.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 import attrs
 from sqlalchemy import BigInteger, Table
@@ -70,28 +70,12 @@ LONG_TEXT: Final = 4_096
 class Apart:
     """A statement that writes rows with long texts in one of their columns.
 
-    Its parameters are `:rows`, as JSON, and `:texts`, a list. In a row with a long text, `text_at` is the text's place
-    in the list, from 1. Putting a long text into JSON and taking it out again takes longer than storing it.
+    Its parameters are those of `encode_apart`.
     """
 
     sql: str
     place: int
     """Index of the column with long texts."""
-
-    def encoded(self, columns: Sequence[str], rows: Sequence[Row]) -> Mapping[str, object] | None:
-        """Return its parameters; None without a long text."""
-        place = self.place
-        if not any(len(row[place] or "") >= LONG_TEXT for row in rows):
-            return None
-        texts: list[str] = []
-        encoded: list[dict[str, object]] = []
-        for row in rows:
-            values = dict(zip(columns, row, strict=True))
-            if len(text := row[place] or "") >= LONG_TEXT:
-                texts.append(text)
-                values |= {columns[place]: None, "text_at": len(texts)}
-            encoded.append(values)
-        return {"rows": JSON_ENCODER.encode(encoded), "texts": texts}
 
 
 @attrs.frozen
@@ -125,8 +109,10 @@ class Write:
 
     def sent(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, object]]:
         """Return the cheapest statement to write these rows with, and its parameters, some of which may be lists."""
-        if self.apart is not None and (parameters := self.apart.encoded(self.columns, rows)) is not None:
-            return self.apart.sql, parameters
+        if self.apart is not None:
+            parameters = encode_apart(self.columns, rows, self.apart.place)
+            if parameters is not None:
+                return self.apart.sql, parameters
         return self.encoded(rows)
 
     def encoded(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
@@ -241,6 +227,31 @@ class Dialect(Protocol):
 def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
     """Return rows as JSON, for `Dialect.table_of`."""
     return JSON_ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def encode_apart(
+    columns: Sequence[str], rows: Sequence[Row], place: int
+) -> Mapping[str, str | Sequence[str]] | None:
+    """Return rows as JSON, `rows`, and the long texts of the column with this index as a list, `texts`.
+
+    None without a long text. In a row with one, `text_at` is its place in the list, from 1. Putting a long text into
+    JSON and taking it out again takes longer than storing it.
+    """
+    if not any(_is_long(row[place]) for row in rows):
+        return None
+    texts: list[str] = []
+    encoded: list[dict[str, object]] = []
+    for row in rows:
+        values = dict(zip(columns, row, strict=True))
+        if _is_long(text := row[place]):
+            texts.append(text)
+            values |= {columns[place]: None, "text_at": len(texts)}
+        encoded.append(values)
+    return {"rows": JSON_ENCODER.encode(encoded), "texts": texts}
+
+
+def _is_long(text: str | None) -> TypeGuard[str]:
+    return text is not None and len(text) >= LONG_TEXT
 
 
 CLAIM_COLUMNS: Final = {"claim": "bigint", "queue": "text", "definition": "text", "most": "bigint"}

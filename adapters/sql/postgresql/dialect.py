@@ -18,6 +18,7 @@ from holdfast.adapters.sql.dialect import (
     NO_COLUMNS,
     Alike,
     Apart,
+    Dialect,
     OnConflict,
     Write,
     joined,
@@ -117,10 +118,7 @@ class PostgresDialect:
             )
         apart = None
         if long is not None:
-            rows = self.table_of("rows", "raw", {**types_of(table, columns), "text_at": "integer"})
-            of_texts = f"coalesce({long}, (CAST(:texts AS text[]))[text_at]) AS {long}"
-            found = ", ".join(of_texts if name == long else name for name in columns)
-            source = f"(SELECT {found} FROM {rows}) AS new"
+            source = rows_apart(self, table, columns, long)
             apart = Apart(self.bound(adding.format(source)), columns.index(long))
         rows = self._rows(table, columns)
         return Write(self.bound(adding.format(rows)), tuple(columns), alike=alike, apart=apart)
@@ -161,6 +159,13 @@ class PostgresDialect:
 
     def _rows(self, table: Table, columns: Sequence[str]) -> str:
         return self.table_of("rows", "new", types_of(table, columns))
+
+
+def rows_apart(dialect: Dialect, table: Table, columns: Sequence[str], long: str) -> str:
+    """Return a table of the rows in the parameters of `encode_apart`, for the long texts of one column."""
+    rows = dialect.table_of("rows", "raw", {**types_of(table, columns), "text_at": "integer"})
+    of_texts = f"coalesce({long}, (CAST(:texts AS text[]))[text_at]) AS {long}"
+    return f"(SELECT {', '.join(of_texts if name == long else name for name in columns)} FROM {rows}) AS new"
 
 
 def _rows_of_columns(table: Table, columns: Sequence[str]) -> str:

@@ -10,14 +10,14 @@ unchanged. If not, nothing is stored, and the work is repeated with rows that ar
 import time
 from collections.abc import Collection, Sequence
 from itertools import islice
-from typing import cast
+from typing import Final, cast
 
 import attrs
 from typing_extensions import TypeVar, override
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import ChangedError, Link, Parameters
-from holdfast.adapters.sql.dialect import encode_rows
+from holdfast.adapters.sql.dialect import encode_apart, encode_rows
 from holdfast.adapters.sql.postgresql.link import PostgresLink
 from holdfast.adapters.sql.postgresql.row_cache import (
     END,
@@ -43,6 +43,8 @@ from holdfast.ports.tables import HISTORY, JOBS, RUNS
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+_PAYLOAD: Final = rows.HISTORY.index("payload")
 
 
 class OptimisticPath:
@@ -169,8 +171,12 @@ class OptimisticTransaction(SqlTransaction):
         (run,), history = plan[0][1], plan[-1][1]
         versions, lease = self._versions, one.lease
         has_session = self._session is not None and lease is not None
+        short, long = (
+            (versions.step, versions.long_step) if columns is STEP else (versions.end, versions.long_end)
+        )
+        texts = encode_apart(rows.HISTORY, history, _PAYLOAD)
         self._stored = (
-            versions.step if columns is STEP else versions.end,
+            short if texts is None else long,
             {
                 **dict(zip((*columns, "key"), run, strict=True)),
                 "job": one.job.key.number,
@@ -178,7 +184,7 @@ class OptimisticTransaction(SqlTransaction):
                 "job_version": one.job_version,
                 "session": lease.session.id if has_session and lease is not None else "",
                 "session_version": lease.session_version if has_session and lease is not None else "0",
-                "rows": encode_rows(rows.HISTORY, history),
+                **({"rows": encode_rows(rows.HISTORY, history)} if texts is None else texts),
                 "receipt": self._receipt,
             },
         )

@@ -11,7 +11,7 @@ import attrs
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialect import Dialect, types_of
 from holdfast.adapters.sql.narrow_updates import NARROW
-from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK
+from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK, rows_apart
 from holdfast.adapters.sql.schema import tables
 from holdfast.ports.queries.values import LoadedWork, LoadWork, StoredValue
 from holdfast.ports.records.job import Job, JobKey
@@ -156,6 +156,10 @@ class Versions:
     """Stores a step if the versions are unchanged, and returns the run's new version."""
     end: str
     """Stores the end of a run in the same way, and deletes its job."""
+    long_step: str
+    """`step` for rows with long texts, which are given as `encode_apart` does."""
+    long_end: str
+    """`end` in the same way."""
 
 
 def versions_for(dialect: Dialect) -> Versions:
@@ -164,9 +168,10 @@ def versions_for(dialect: Dialect) -> Versions:
     jobs = ", ".join(f"j.{name}" for name in rows.JOB)
     history = ", ".join(rows.HISTORY)
     new = dialect.table_of("rows", "new", types_of(tables.history, rows.HISTORY))
+    long = rows_apart(dialect, tables.history, rows.HISTORY, "payload")
     sessions = ", ".join(f"s.{name}" for name in rows.SESSION)
 
-    def stored(columns: Sequence[str], *, closed: str = "") -> str:
+    def stored(columns: Sequence[str], new: str, *, closed: str = "") -> str:
         """Return the statement that updates columns of a run and appends history rows, if no version has changed."""
         sets = ", ".join(f"{name} = :{name}" for name in columns)
         return (
@@ -182,6 +187,9 @@ def versions_for(dialect: Dialect) -> Versions:
             f"RETURNING {_OWN_VERSION}"
         )
 
+    closed = (
+        "closed AS (DELETE FROM holdfast_jobs AS old USING u WHERE old.run = u.key AND old.number = :job), "
+    )
     made = Versions(
         run=f"SELECT {runs}, {_OWN_VERSION} FROM holdfast_runs AS r WHERE r.key = :run FOR UPDATE OF r",
         job=f"SELECT {jobs}, CAST(j.xmin AS text) FROM holdfast_jobs AS j "
@@ -189,10 +197,9 @@ def versions_for(dialect: Dialect) -> Versions:
         lease=f"SELECT {runs}, CAST(r.xmin AS text), {_OWN_VERSION}, {sessions}, CAST(s.xmin AS text), "
         "h.payload, h.blob FROM holdfast_runs AS r JOIN holdfast_sessions AS s ON s.id = :session "
         "LEFT JOIN holdfast_history AS h ON h.run = r.key AND h.number = :input WHERE r.key = :run",
-        step=stored(STEP),
-        end=stored(
-            END,
-            closed="closed AS (DELETE FROM holdfast_jobs AS old USING u WHERE old.run = u.key AND old.number = :job), ",
-        ),
+        step=stored(STEP, new),
+        end=stored(END, new, closed=closed),
+        long_step=stored(STEP, long),
+        long_end=stored(END, long, closed=closed),
     )
     return Versions(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})

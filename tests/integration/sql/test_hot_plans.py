@@ -138,9 +138,12 @@ def hot() -> Iterator[Statement]:
     for what, sql, write in (
         ("store a step", versions.step, of_runs.updates[0].write),
         ("store an end", versions.end, of_runs.updates[1].write),
+        ("store a long step", versions.long_step, of_runs.updates[0].write),
+        ("store a long end", versions.long_end, of_runs.updates[1].write),
     ):
         run = dict(zip(write.columns, values_of(Run, write.columns)(a_run(ONE)), strict=True))
-        yield what, sql, {**run, **known}, checked
+        texts = {"texts": ["x" * LONG_TEXT]} if "long" in what else {}
+        yield what, sql, {**run, **known, **texts}, checked
     for update in of_runs.updates:
         write, rows = update.write, encode_rows(update.write.columns, [update.values(a_run(ONE))])
         yield f"settle a run, {len(write.columns)} columns", write.sql, {"rows": rows}, {KEYS}

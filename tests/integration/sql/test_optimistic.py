@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from holdfast.adapters.sql.database import ChangedError
+from holdfast.adapters.sql.dialect import LONG_TEXT
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql import row_cache
 from holdfast.adapters.sql.postgresql.optimistic import OptimisticTransaction
@@ -350,6 +351,21 @@ def test_a_value_that_the_store_refuses_is_refused(store: SqlPersistence) -> Non
         store.transact(Step(payload="a\0b"))
     assert store.transact(Step()) == number + 1
     assert numbers_of(store) == list(range(1, number + 2))
+
+
+def test_a_long_text_is_stored_as_it_is(proxy: Proxy, store: SqlPersistence, changed: Changed) -> None:
+    """In one round trip too, and between short ones."""
+    number = known(store)
+    texts = [f'"{one * (LONG_TEXT // len(one))}"' for one in ("x", "\\n", "é😀", '\\"', "\u2028")]
+    trips: list[int] = []
+    for text in (*texts, "1", *texts):
+        before = proxy.round_trips
+        store.transact(Step(payload=text))
+        trips.append(proxy.round_trips - before)
+    rows = store.read(HistoryOf(RUN, after=number))
+    assert [row.payload for row in rows] == [Payload(inline=text) for text in (*texts, "1", *texts)]
+    assert trips.count(1) >= 9  # the server keeps each of two statements once
+    assert changed.times == 0
 
 
 @pytest.mark.parametrize("options", [{"versions": False}, {"session_settings": False}, {"pipeline": False}])
