@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -19,6 +20,8 @@ from tests.integration.counts.statement_counter import Statements
 
 RUNS: Final = 50
 STEPS: Final = 20
+SIGNALS: Final = 3
+NUMBERS: Final = Channel("numbers", int)
 
 
 @step
@@ -32,6 +35,11 @@ async def chain(steps: int) -> int:
     for _ in range(steps):
         number = await add(number)
     return number
+
+
+@workflow
+async def collect(signals: int) -> int:
+    return sum([await NUMBERS.receive() for _ in range(signals)])
 
 
 @stage
@@ -117,6 +125,23 @@ def test_each_step_more_leaves_one_row_more_of_few_bytes(
 
     assert rows == {"runs": RUNS, "history": (4 + STEPS) * RUNS}
     assert size < 1_000 + STEPS * 240
+
+
+def test_each_signal_leaves_one_row_of_few_bytes(url: str, namespace: str, open_engine: OpenEngine) -> None:
+    """Parking and waking a function leaves none."""
+    engine = open_engine(collect)
+    runs = engine.sync.start_all([collect(SIGNALS) for _ in range(RUNS)])
+    host = ServerlessHost(engine)
+    for _ in range(SIGNALS):
+        host.process_available_jobs(max_jobs=RUNS, concurrency=RUNS)
+        for run in runs:
+            run.signal(NUMBERS(1))
+    ended(engine)
+
+    rows, size = left(url, namespace)
+
+    assert rows == {"runs": RUNS, "history": (3 + SIGNALS) * RUNS}
+    assert size < 800 + SIGNALS * 130
 
 
 def test_a_run_of_one_stage_leaves_one_row_and_its_three_events(
