@@ -67,10 +67,10 @@ LONG_TEXT: Final = 4_096
 
 
 @attrs.frozen
-class Apart:
-    """A statement that writes rows with long texts in one of their columns.
+class LongTextInsert:
+    """A statement that inserts rows with long texts in one of their columns.
 
-    Its parameters are those of `encode_apart`.
+    Its parameters are those of `encode_long_texts`.
     """
 
     sql: str
@@ -104,15 +104,15 @@ class Write:
     """Whether every row must match: an update without effect would be a bug."""
     alike: Alike | None = None
     """A cheaper form for rows that have most columns in common."""
-    apart: Apart | None = None
+    long_text: LongTextInsert | None = None
     """A cheaper form for rows with long texts."""
 
-    def sent(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, object]]:
+    def encoded_with_lists(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, object]]:
         """Return the cheapest statement to write these rows with, and its parameters, some of which may be lists."""
-        if self.apart is not None:
-            parameters = encode_apart(self.columns, rows, self.apart.place)
+        if self.long_text is not None:
+            parameters = encode_long_texts(self.columns, rows, self.long_text.place)
             if parameters is not None:
-                return self.apart.sql, parameters
+                return self.long_text.sql, parameters
         return self.encoded(rows)
 
     def encoded(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
@@ -229,7 +229,7 @@ def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
     return JSON_ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
 
 
-def encode_apart(
+def encode_long_texts(
     columns: Sequence[str], rows: Sequence[Row], place: int
 ) -> Mapping[str, str | Sequence[str]] | None:
     """Return rows as JSON, `rows`, and the long texts of the column with this index as a list, `texts`.

@@ -20,7 +20,7 @@ LEASE = 1.0
 WORK_SECONDS = 0.15
 STOPPED_AT_ONCE = 3
 STOPS = pick(short=15, full=200)
-LOST_MIN = STOPS // 4
+LOST_MIN = -(-STOPS // 4)
 STOPS_MAX = 4 * STOPS
 """A worker stopped within a transaction blocks, for a while, those that reap the others: then more are stopped."""
 REFUSED_MIN = pick(short=3, full=100)

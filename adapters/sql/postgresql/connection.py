@@ -197,9 +197,9 @@ class PostgresDatabase:
                 with in_body(connection):
                     yield Shared(connection, link, lambda: _is_in_transaction(raw))
             finally:
-                if (
-                    not link.end() or self._sharing is not engine
-                ):  # closed meanwhile: nothing would close it later
+                is_sound = link.end()
+                # Nothing would close it later if the database was closed meanwhile.
+                if not is_sound or self._sharing is not engine:
                     connection.invalidate()
 
     def _shared_engine(self, seconds: float) -> Engine:

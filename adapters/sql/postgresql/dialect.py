@@ -17,8 +17,8 @@ from holdfast.adapters.sql.dialect import (
     ANNOTATION_TEXT,
     NO_COLUMNS,
     Alike,
-    Apart,
     Dialect,
+    LongTextInsert,
     OnConflict,
     Write,
     joined,
@@ -116,12 +116,12 @@ class PostgresDialect:
                 own=tuple((places[name], name) for name in own),
                 shared=tuple((places[name], name) for name in shared),
             )
-        apart = None
+        long_text = None
         if long is not None:
-            source = rows_apart(self, table, columns, long)
-            apart = Apart(self.bound(adding.format(source)), columns.index(long))
+            source = rows_with_long_texts(self, table, columns, long)
+            long_text = LongTextInsert(self.bound(adding.format(source)), columns.index(long))
         rows = self._rows(table, columns)
-        return Write(self.bound(adding.format(rows)), tuple(columns), alike=alike, apart=apart)
+        return Write(self.bound(adding.format(rows)), tuple(columns), alike=alike, long_text=long_text)
 
     def lock_logs(self) -> Write:
         """See `Dialect.lock_logs`. Ascending, as all locks are."""
@@ -161,8 +161,8 @@ class PostgresDialect:
         return self.table_of("rows", "new", types_of(table, columns))
 
 
-def rows_apart(dialect: Dialect, table: Table, columns: Sequence[str], long: str) -> str:
-    """Return a table of the rows in the parameters of `encode_apart`, for the long texts of one column."""
+def rows_with_long_texts(dialect: Dialect, table: Table, columns: Sequence[str], long: str) -> str:
+    """Return a table of the rows in the parameters of `encode_long_texts`, for the long texts of one column."""
     rows = dialect.table_of("rows", "raw", {**types_of(table, columns), "text_at": "integer"})
     of_texts = f"coalesce({long}, (CAST(:texts AS text[]))[text_at]) AS {long}"
     return f"(SELECT {', '.join(of_texts if name == long else name for name in columns)} FROM {rows}) AS new"

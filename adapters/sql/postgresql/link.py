@@ -194,7 +194,7 @@ def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Statement]:
     A generator, so that the server works on the first rows while later ones are being encoded.
     """
     for left, (write, rows) in zip(range(len(writes) - 1, -1, -1), writes, strict=True):
-        sql, encoded = write.sent(rows)
+        sql, encoded = write.encoded_with_lists(rows)
         if receipt is not None and not left:
             yield f"WITH kept AS ({_PUT_RECEIPT}) {sql}", {**encoded, "receipt": receipt}, True
         else:

@@ -17,7 +17,7 @@ from typing_extensions import TypeVar, override
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import ChangedError, Link, Parameters
-from holdfast.adapters.sql.dialect import encode_apart, encode_rows
+from holdfast.adapters.sql.dialect import encode_long_texts, encode_rows
 from holdfast.adapters.sql.postgresql.link import PostgresLink
 from holdfast.adapters.sql.postgresql.row_cache import (
     END,
@@ -174,7 +174,7 @@ class OptimisticTransaction(SqlTransaction):
         short, long = (
             (versions.step, versions.long_step) if columns is STEP else (versions.end, versions.long_end)
         )
-        texts = encode_apart(rows.HISTORY, history, _PAYLOAD)
+        texts = encode_long_texts(rows.HISTORY, history, _PAYLOAD)
         self._stored = (
             short if texts is None else long,
             {

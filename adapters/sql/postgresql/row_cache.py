@@ -11,7 +11,7 @@ import attrs
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialect import Dialect, types_of
 from holdfast.adapters.sql.narrow_updates import NARROW
-from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK, rows_apart
+from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK, rows_with_long_texts
 from holdfast.adapters.sql.schema import tables
 from holdfast.ports.queries.values import LoadedWork, LoadWork, StoredValue
 from holdfast.ports.records.job import Job, JobKey
@@ -157,7 +157,7 @@ class Versions:
     end: str
     """Stores the end of a run in the same way, and deletes its job."""
     long_step: str
-    """`step` for rows with long texts, which are given as `encode_apart` does."""
+    """`step` for rows with long texts, which are given as `encode_long_texts` does."""
     long_end: str
     """`end` in the same way."""
 
@@ -168,7 +168,7 @@ def versions_for(dialect: Dialect) -> Versions:
     jobs = ", ".join(f"j.{name}" for name in rows.JOB)
     history = ", ".join(rows.HISTORY)
     new = dialect.table_of("rows", "new", types_of(tables.history, rows.HISTORY))
-    long = rows_apart(dialect, tables.history, rows.HISTORY, "payload")
+    long = rows_with_long_texts(dialect, tables.history, rows.HISTORY, "payload")
     sessions = ", ".join(f"s.{name}" for name in rows.SESSION)
 
     def stored(columns: Sequence[str], new: str, *, closed: str = "") -> str:

@@ -167,7 +167,11 @@ def hot() -> Iterator[Statement]:
     several = of_history.insert.encoded([history_values(a_row(ONE, number)) for number in (4, 5)])
     yield "insert several rows of history", *several, set()
     long = Payload(inline='"' + "x" * LONG_TEXT + '"')
-    yield "insert a long text", *of_history.insert.sent([history_values(a_row(ONE, 4, payload=long))]), set()
+    yield (
+        "insert a long text",
+        *of_history.insert.encoded_with_lists([history_values(a_row(ONE, 4, payload=long))]),
+        set(),
+    )
 
     yield "read a history", *answered(HistoryOf(key, after=1, limit=100)), {"holdfast_history_pkey"}
     places = HistoriesOf(tuple((a_key(one), 1) for one in range(1, 4)))
