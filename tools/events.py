@@ -103,7 +103,7 @@ def fields_of(cls: type[attrs.AttrsInstance]) -> Iterator[Field]:
             yield Field(
                 names.get(name, name),
                 _json_type(annotation, is_optional=is_optional),
-                meaning.replace("None:", "left out:" if is_optional else "null:"),
+                re.sub(r"\bNone(?=[: .])", "left out" if is_optional else "null", meaning),
             )
 
 

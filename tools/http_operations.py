@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, Final
 
+from holdfast.hosts.http.downloads import BYTES
 from holdfast.hosts.http.openapi import openapi_document
 from holdfast.hosts.http.operations import Reach
 from holdfast.hosts.http.problems import REQUEST_CODES, errors_by_code, status_of
@@ -80,8 +81,11 @@ def _operation(path: str, method: str, one: Mapping[str, Any], schemas: Mapping[
     body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     if body is not None and schemas[_name(body)].get("properties"):
         yield from ("", f"Body: {_type(body)}.")
-    content = one["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema")
-    if content is not None:
+    answer = one["responses"].get("200", {}).get("content", {})
+    content = answer.get("application/json", {}).get("schema")
+    if BYTES in answer:
+        yield from ("", "Answer: bytes.")
+    elif content is not None:
         yield from ("", f"Answer: {_type(content)}.")
 
 

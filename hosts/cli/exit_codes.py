@@ -35,7 +35,7 @@ MEANINGS: Final = (
     (Exit.OK, "success"),
     (Exit.RUN_FAILED, "the run failed; with `lint`: there are findings"),
     (Exit.USAGE, "wrong usage, or invalid input"),
-    (Exit.NOT_FOUND, "the run, workflow, sink or schedule does not exist"),
+    (Exit.NOT_FOUND, "the run, workflow, schedule, trigger, sink, key, artifact or result does not exist"),
     (Exit.REFUSED, "refused: the state of the run or the store does not allow it"),
     (Exit.RUN_CANCELLED, "the run was cancelled"),
     (Exit.UNAVAILABLE, "the store or the server is unreachable; try again"),

@@ -78,8 +78,11 @@ class UpgradeCheck:
     """What the code would do with one run.
 
     Attributes:
-        run_id, generation, workflow, version: The run.
-        verdict: The verdict.
+        run_id: The run id.
+        generation: The number of its generation, from 1.
+        workflow: The name of its workflow.
+        version: The version that it runs.
+        verdict: What the code would do: `compatible`, `diverges`, `blocked`, `fails`, `no_code` or `unreadable`.
         message: The reason, for people.
         rows: Number of rows of its history.
         row: The row in which history and code differ, or that the code cannot read; None if there is no such row.

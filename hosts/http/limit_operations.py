@@ -49,7 +49,7 @@ class LimitChange(Reason):
     slots: int | None = None
     """How many may be under way; 0 admits nothing more. Of runs, stages and steps."""
     rate: RateBound | None = None
-    """How many may start in a period. Of stages, steps and rates."""
+    """How many may start in a period. Of stages, steps, rates and run rates; run rates count units."""
     paused: bool | None = None
     """Whether nothing is claimed from the queue. Of queues only."""
 
@@ -70,8 +70,8 @@ def list_limits(call: Invocation[Nothing, Nothing]) -> LimitList:
 def get_limit(call: Invocation[Nothing, Nothing]) -> LimitInfo:
     """Get a limit or queue, whether or not it was ever set.
 
-    Its name is `run:<concurrency key>`, `stage:<workflow>/<stage>`, `step:<step>`, `slots:<name>`, `rate:<name>` or
-    `queue:<queue>`; a slash in it is written `%2F`.
+    Its name is `run:<concurrency key>`, `run-rate:<name>`, `stage:<workflow>/<stage>`, `step:<step>`, `slots:<name>`,
+    `rate:<name>` or `queue:<queue>`; a slash in it is written `%2F`.
     """
     return call.engine.limits.get(call.path["name"])
 

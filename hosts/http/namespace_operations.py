@@ -65,7 +65,7 @@ class NamespaceDeletion:
     """The query parameters of a deletion."""
 
     purge: bool = False
-    """Whether its schedules, sinks and runs are removed first; active runs are ended at once, without cleanup."""
+    """Whether its schedules, triggers, sinks, runs and topics are removed first. Active runs end without cleanup."""
     after: str | None = None
     """With `purge`: the `next` of the request before."""
     limit: int = attrs.field(default=100, validator=[attrs.validators.ge(1), attrs.validators.le(500)])
@@ -135,7 +135,7 @@ def get_namespace(call: Invocation[Nothing, Nothing]) -> NamespaceDetails:
 
 
 def delete_namespace(call: Invocation[NamespaceDeletion, Nothing]) -> NamespaceDeleted:
-    """Delete a namespace. It is refused while it has runs, schedules, triggers or sinks, unless they are purged.
+    """Delete a namespace. It is refused while it has runs, schedules, triggers, sinks or topics, without `purge`.
 
     A purge takes as many requests as it needs: repeat the request, with the `next` of the last answer as `after`, until
     that is null. An active run is gone through twice, as it is ended first. Without `after`, a purge that was

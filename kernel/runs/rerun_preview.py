@@ -34,8 +34,8 @@ class RerunPreview:
         version: The version of the workflow.
         stage: The stage that it would start at, or the call of a durable function; None: at the start.
         runs: The stages whose bodies would run, in the order of the plan. A map runs whole. For a durable function, the
-        recorded steps that would not be kept, or were in progress, in the order of the history; the code decides which
-            of them it calls again. Of several calls, one is named as `charge#2`.
+            recorded steps that would not be kept, or were in progress, in the order of the history; the code decides
+            which of them it calls again. Of several calls, one is named as `charge#2`.
         again: Those of `runs` that were completed before: their effects outside of Holdfast are repeated.
         keeps: The stages or steps whose outputs would be kept, each with the number of the generation that produced it.
         terminates: Whether the newest generation is active and would be terminated.

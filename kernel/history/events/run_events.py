@@ -36,7 +36,7 @@ class RunCreated(OperatorEvent):
     concurrency_full: str | None = None
     """What the start did if more were open (see `WhenFull`); None without a bound."""
     concurrency_outer: tuple[int, ...] | None = None
-    """The limits of the outer levels of the key, the outermost first; None without."""
+    """The limits of the outer levels of the key, the outermost first; None if it has no such levels."""
     rate_key: str | None = None
     """The rate that its start counts against, `run-rate:<name>`, if it has one."""
     rate_limit: int | None = None
