@@ -194,7 +194,7 @@ class Run:
     concurrency_full: WhenFull | None = None
     """What its start did if more runs were open; None without a bound."""
     concurrency_outer: str | None = None
-    """JSON text of a list: the limits of the outer levels of its concurrency key, the outermost first; None if it has no such levels."""
+    """JSON text of a list: the limits of the outer levels of its concurrency key, the outermost first; None without."""
     parent: str | None = None
     """The id of the job in the parent run that waits for its end; None unless it is a child run."""
     parent_run: str | None = None
