@@ -32,7 +32,7 @@ async def mail(text: str) -> None:
 async def trip(city: str, *, nights: int = 2, wait: int = 20) -> list[str]:
     hotel, flight = await asyncio.gather(book_hotel(city, nights=nights), book_flight(city))
     await mail(f"We have booked {hotel} and {flight}.")
-    await sleep(timedelta(seconds=wait))  # or days: nothing of the run is in memory meanwhile
+    await sleep(timedelta(seconds=wait))  # or days: no worker is needed meanwhile
     await mail("Pack your bags!")
     return [hotel, flight]
 

@@ -35,11 +35,14 @@ MEANINGS: Final = (
     (Exit.OK, "success"),
     (Exit.RUN_FAILED, "the run failed; with `lint`: there are findings"),
     (Exit.USAGE, "wrong usage, or invalid input"),
-    (Exit.NOT_FOUND, "the run, workflow, schedule, trigger, sink, key, artifact or result does not exist"),
+    (
+        Exit.NOT_FOUND,
+        "the run, workflow, schedule, trigger, sink, key, namespace, artifact or result does not exist",
+    ),
     (Exit.REFUSED, "refused: the state of the run or the store does not allow it"),
     (Exit.RUN_CANCELLED, "the run was cancelled"),
     (Exit.UNAVAILABLE, "the store or the server is unreachable; try again"),
-    (Exit.TIMED_OUT, "timed out before the run ended"),
+    (Exit.TIMED_OUT, "timed out before the run ended, or before the reply to the update came"),
     (
         Exit.SCHEMA,
         "the database's tables are missing, or their version does not match this version of Holdfast",

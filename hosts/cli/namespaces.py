@@ -54,7 +54,10 @@ def create_command(
 )
 @engine_options
 def list_command(*, screen: Screen, target: Target, after: str | None, limit: int) -> None:
-    """List the namespaces that were created, and those that have runs, schedules, sinks or workers."""
+    """List the namespaces that were created or are in use.
+
+    In use are those that have runs, schedules, triggers, sinks, topics or workers.
+    """
     with target.backend() as (backend, _):
         found = list(backend.api.namespaces.list(after=after, limit=limit))
     if screen.as_json:
@@ -102,14 +105,15 @@ def show_command(*, screen: Screen, target: Target) -> None:
 @click.option(
     "--purge",
     is_flag=True,
-    help="First remove its schedules and sinks, and end and remove all of its runs, without cleanup.",
+    help="First remove its schedules, triggers, sinks and topics, and end and remove all of its runs, without"
+    " cleanup.",
 )
 @click.option(
     "--yes", is_flag=True, help="With --purge: act. Without it, what would be removed is only shown."
 )
 @engine_options
 def delete_command(*, screen: Screen, target: Target, purge: bool, yes: bool) -> None:
-    """Delete a namespace. Refused while it has runs, schedules, triggers or sinks, unless it is purged."""
+    """Delete a namespace. Refused while it has runs, schedules, triggers, sinks or topics, unless it is purged."""
     if yes and not purge:
         raise click.UsageError("--yes needs --purge")
     with target.backend("NAME") as (backend, (name,)):
@@ -119,6 +123,7 @@ def delete_command(*, screen: Screen, target: Target, purge: bool, yes: bool) ->
                 (info.schedules, "schedule"),
                 (info.triggers, "trigger"),
                 (info.sinks, "sink"),
+                (info.topics, "topic"),
             )
             others = ", ".join(counted(number, what) for number, what in parts)
             text = (

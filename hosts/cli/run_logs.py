@@ -31,7 +31,7 @@ def logs_command(
     item: int | None,
     after: str | None,
 ) -> None:
-    """Show the log lines of a run's stages. With --json each line is a separate object."""
+    """Show the log lines of a run. With --json each line is a separate object."""
     options: LogOptions = {"level": level, "stage": stage, "item": item, "after": after}
     with target.backend("ID") as (backend, (run_id,)):
         _show(screen, backend.run(run_id).logs(follow=follow, **options))

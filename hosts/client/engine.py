@@ -113,7 +113,8 @@ class Engine(EngineMethods):
             InvalidArgumentError: An argument has the wrong type.
             InvalidUrlError: A URL has none of these forms.
             InvalidNamespaceError: The namespace is too long or has other characters.
-            DefinitionError: Two workflows have the same name and version, or two steps with a queue the same name.
+            DefinitionError: Two workflows have the same name and version, or two steps with a queue, two schedules or
+                two triggers the same name.
         """
         return cls.on(
             open_stores(url, blobs, transport, patience, scheduler),

@@ -33,12 +33,12 @@ class Limits:
         What is not given stays as it was set before.
 
         Args:
-            name: `run:<concurrency key>`, `stage:<workflow>/<stage>`, `step:<step>`, `slots:<name>`, `rate:<name>` or
-                `queue:<queue>`. After a stage, step or rate, `/<text>` names the line of one text of the attribute that
-                the rate goes by.
-            slots: How many may be under way; 0 admits nothing more. Of runs, stages and steps.
+            name: `run:<concurrency key>`, `run-rate:<name>`, `stage:<workflow>/<stage>`, `step:<step>`, `slots:<name>`,
+                `rate:<name>` or `queue:<queue>`. If a limit is counted by an attribute (`by`), `/<text>` after its name
+                sets it for one text only.
+            slots: How many may be under way; 0 admits nothing more. Of `run:`, `stage:`, `step:` and `slots:`.
             rate: How many may start in a period: `Rate(300, per=timedelta(minutes=1))`, without `name` and `by`. Of
-                stages, steps and rates.
+                `run-rate:`, `stage:`, `step:` and `rate:`.
             paused: Whether nothing is claimed from the queue. What runs goes on. Of queues only.
             reason: Why, for people.
             actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).

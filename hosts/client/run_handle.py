@@ -254,7 +254,7 @@ class RunHandle(Generic[Out]):
             yield one
 
     def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
-        """Return the log lines of the run's stages, in order of time. They are read page by page.
+        """Return the log lines of the run, in order of time. They are read page by page.
 
         Args:
             follow: Wait for further lines until the run ends. A line arrives within about two seconds. Each is returned
@@ -293,7 +293,7 @@ class RunHandle(Generic[Out]):
         return await in_thread(lambda: self._sync.artifact(name, stage=stage, item=item))
 
     async def ai_calls(self, **options: Unpack[AiCallFilter]) -> AsyncIterator[AiCallInfo]:
-        """Return the model calls that the run's stages logged, oldest first. They are read page by page.
+        """Return the model calls that were logged in the run, oldest first. They are read page by page.
 
         Args:
             options: Filters: `topic` and `model`; `texts` to include prompts and responses; and `after` and `limit`.
@@ -626,6 +626,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             RerunRefusedError: The plan has no such stage, or the history no such call or row; or what comes before
                 can't be kept.
+            ConcurrencyFullError: Too many runs of its concurrency key are open.
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """

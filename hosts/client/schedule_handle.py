@@ -16,8 +16,8 @@ from holdfast.ports.actors import Actor
 class ScheduleHandle:
     """A handle to one schedule, for async code.
 
-    `Engine.schedule` and `Engine.create_schedule` return handles. Each method raises ScheduleNotFoundError if the
-    schedule does not exist, and UnavailableError if the store can't be reached.
+    `Engine.schedule` and `Engine.create_schedule` return handles. Each method but `remove` raises
+    ScheduleNotFoundError if the schedule does not exist. All raise UnavailableError if the store can't be reached.
 
     Attributes:
         name: The name of the schedule.

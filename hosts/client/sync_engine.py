@@ -248,8 +248,8 @@ class SyncEngine:
         Args:
             call: The call of a workflow: `my_workflow(argument)`.
             options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
-                `deadline`, `concurrency`, `attributes`, `headers`, `annotations`, `overrides`, `signals`
-                and `actor`. See `StartOptions`.
+                `deadline`, `concurrency`, `rate`, `units`, `weight`, `attributes`, `headers`, `annotations`,
+                `overrides`, `signals` and `actor`. See `StartOptions`.
 
         Raises:
             InvalidArgumentError: `call` is not the call of a workflow, or an option has an invalid value.
@@ -259,6 +259,10 @@ class SyncEngine:
             SignalRefusedError: A message in `signals` is for a pipeline, or for a channel that the function does not
                 have.
             RunExistsError: A run with this id exists.
+            ConcurrencyFullError: Too many runs of its concurrency key are open, and its `full` is "refuse".
+            RateExceededError: The rate of starts is used up, and its `over` is "refuse".
+            QuotaExceededError: The namespace has as many runs as it may have.
+            InvalidCommandError: An option does not fit, such as a `weight` for a workflow without `fair`.
             IdempotencyConflictError: The key was used for another command.
             UnknownWorkflowError: The engine does not have this workflow.
             UnavailableError: The store can't be reached. With an idempotency key it is safe to start again.
@@ -416,6 +420,7 @@ class SyncEngine:
             CompletionNotFoundError: No run has a completion with this token, or it has continued as new since.
             AlreadyCompletedError: The function has received another value, or a failure.
             SignalRefusedError: The run has ended.
+            InvalidValueError: The value does not have the given `type`.
             UnstorableValueError: The value can't be stored.
             InvalidArgumentError: `token` is not the token of a completion.
         """

@@ -76,7 +76,7 @@ class SyncNamespaces:
     def list(self, *, after: str | None = None, limit: int | None = None) -> Iterator[NamespaceInfo]:
         """Return the namespaces by name, page by page.
 
-        They are those that were created, and those that have runs, schedules, sinks or workers.
+        They are those that were created, and those that have runs, schedules, triggers, sinks, topics or workers.
 
         Args:
             after: Only those after this name.
@@ -106,8 +106,8 @@ class SyncNamespaces:
 
         Args:
             name: Its name.
-            purge: First remove its schedules and sinks, end its active runs at once, without cleanup, and remove all of
-                its runs, in batches. It is safe to repeat the call.
+            purge: First remove its schedules, triggers and sinks, terminate its active runs without cleanup, and remove
+                all of its runs and topics, in batches. It is safe to repeat the call.
             actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Raises:

@@ -361,7 +361,7 @@ class SyncRunHandle(Generic[Out]):
         return annotations_of(self._core, self._row().key, options)
 
     def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> Iterator[LogLine]:
-        """Return the log lines of the run's stages, in order of time. They are read page by page.
+        """Return the log lines of the run, in order of time. They are read page by page.
 
         Args:
             follow: Wait for further lines until the run ends. A line arrives within about two seconds. Each is returned
@@ -408,7 +408,7 @@ class SyncRunHandle(Generic[Out]):
         )
 
     def ai_calls(self, **options: Unpack[AiCallFilter]) -> Iterator[AiCallInfo]:
-        """Return the model calls that the run's stages logged, oldest first. They are read page by page.
+        """Return the model calls that were logged in the run, oldest first. They are read page by page.
 
         Args:
             options: Filters: `topic` and `model`; `texts` to include prompts and responses; and `after` and `limit`.
@@ -808,6 +808,7 @@ class SyncRunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             RerunRefusedError: The plan has no such stage, or the history no such call or row; or what comes before
                 can't be kept.
+            ConcurrencyFullError: Too many runs of its concurrency key are open.
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """

@@ -47,8 +47,8 @@ _BACKFILL: Final = Wanted("'queue' or 'allow'", lambda value: value in {"queue",
 class SyncScheduleHandle:
     """A handle to one schedule, for synchronous code.
 
-    `Engine.schedule` and `Engine.create_schedule` return handles. Each method raises ScheduleNotFoundError if the
-    schedule does not exist, and UnavailableError if the store can't be reached.
+    `Engine.schedule` and `Engine.create_schedule` return handles. Each method but `remove` raises
+    ScheduleNotFoundError if the schedule does not exist. All raise UnavailableError if the store can't be reached.
 
     Attributes:
         name: The name of the schedule.

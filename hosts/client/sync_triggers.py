@@ -49,7 +49,8 @@ class SyncTriggers:
             limit: The maximum number of triggers; None for all.
 
         Raises:
-            InvalidArgumentError: An argument has the wrong type.
+            InvalidFilterError: `limit` is not a number of at least 1.
+            InvalidArgumentError: `after` is not a string.
         """
         check("triggers.list", TEXT.or_none, after=after)
         most = checked_limit(limit)

@@ -53,7 +53,13 @@ class TransactionalEngine:
             InvalidArgumentError: `call` is not the call of a workflow, or an option has an invalid value.
             InvalidValueError: The input does not have the declared type.
             UnstorableValueError: The input can't be stored as JSON.
+            InvalidOverrideError: A stage in `overrides` can't be changed like this.
+            SignalRefusedError: A message in `signals` is for a pipeline, or for a channel that the function does not
+                have.
             RunExistsError: A run with this id exists.
+            ConcurrencyFullError: Too many runs of its concurrency key are open, and its `full` is "refuse".
+            RateExceededError: The rate of starts is used up, and its `over` is "refuse".
+            QuotaExceededError: The namespace has as many runs as it may have.
             IdempotencyConflictError: The key was used for another command.
             UnknownWorkflowError: The engine does not have this workflow.
         """

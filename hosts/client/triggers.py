@@ -42,7 +42,8 @@ class Triggers:
             limit: The maximum number of triggers; None for all.
 
         Raises:
-            InvalidArgumentError: An argument has the wrong type.
+            InvalidFilterError: `limit` is not a number of at least 1.
+            InvalidArgumentError: `after` is not a string.
         """
         found = await in_thread(lambda: self._sync.list(after=after, limit=limit))
         async for one in iterate_in_thread(found):

@@ -51,10 +51,11 @@ class RemoteLimits:
         What is not given stays as it was set before.
 
         Args:
-            name: `run:<concurrency key>`, `stage:<workflow>/<stage>`, `step:<step>`, `slots:<name>`, `rate:<name>` or
-                `queue:<queue>`.
-            slots: How many may be under way; 0 admits nothing more. Of runs, stages and steps.
-            rate: How many may start in a period: `Rate(300, per=timedelta(minutes=1))`, without `name` and `by`.
+            name: `run:<concurrency key>`, `run-rate:<name>`, `stage:<workflow>/<stage>`, `step:<step>`, `slots:<name>`,
+                `rate:<name>` or `queue:<queue>`.
+            slots: How many may be under way; 0 admits nothing more. Of `run:`, `stage:`, `step:` and `slots:`.
+            rate: How many may start in a period: `Rate(300, per=timedelta(minutes=1))`, without `name` and `by`. Of
+                `run-rate:`, `stage:`, `step:` and `rate:`.
             paused: Whether nothing is claimed from the queue. What runs goes on. Of queues only.
             reason: Why, for people.
 
@@ -121,7 +122,8 @@ class RemoteTriggers:
             limit: The maximum number of triggers; None for all.
 
         Raises:
-            InvalidArgumentError: An argument has the wrong type.
+            InvalidFilterError: `limit` is not a number of at least 1.
+            InvalidArgumentError: `after` is not a string.
         """
         check("triggers.list", TEXT.or_none, after=after)
         query = PageQuery(after=after)
@@ -315,6 +317,10 @@ class RemoteNamespaces:
         Args:
             after: Only those after this name.
             limit: How many at most; all if omitted.
+
+        Raises:
+            InvalidFilterError: `limit` is not a number of at least 1.
+            InvalidArgumentError: `after` is not a string.
         """
         check("namespaces.list", TEXT.or_none, after=after)
         query, most = PageQuery(after=after), checked_limit(limit)

@@ -498,7 +498,7 @@ class RemoteRunHandle(Generic[Out]):
             yield one
 
     async def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
-        """Return the log lines of the run's stages, in order of time. They are read page by page.
+        """Return the log lines of the run, in order of time. They are read page by page.
 
         Args:
             follow: Wait for further lines until the run ends. A line arrives within about three seconds. Each is
@@ -672,7 +672,8 @@ class RemoteRunHandle(Generic[Out]):
     ) -> T | object:
         """Send an update to the run and return its reply: `run.update(Board.move_to("e4"))`.
 
-        A stored update is never lost. Its validator runs where the run is driven.
+        A stored update is never lost. If the server has the workflow's code, the validator runs there first, and a
+        rejected update is not stored. The worker that executes the run runs the validator again, then the update.
 
         Args:
             call: An update with its arguments, or the name of one.
@@ -842,6 +843,7 @@ class RemoteRunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
             RerunRefusedError: There is no such stage, call or row; or what comes before can't be kept.
+            ConcurrencyFullError: Too many runs of its concurrency key are open.
             UnknownWorkflowError: The server does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """

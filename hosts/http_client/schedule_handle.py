@@ -25,7 +25,8 @@ from holdfast.ports.validation import AWARE, TRUTH, check, integer
 class RemoteScheduleHandle:
     """A handle to one schedule of a server, for async code.
 
-    `Client.schedule` returns it. Each method raises ScheduleNotFoundError if the schedule does not exist.
+    `Client.schedule` returns it. Each method but `remove` raises ScheduleNotFoundError if the schedule does
+    not exist.
 
     Attributes:
         name: The name of the schedule.

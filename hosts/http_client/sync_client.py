@@ -216,6 +216,8 @@ class SyncClient:
             InvalidValueError: The input does not have the declared type.
             UnknownWorkflowError: The server does not have this workflow, or not in this version.
             RunExistsError: A run with this id exists.
+            ConcurrencyFullError: Too many runs of its concurrency key are open, and its `full` is "refuse".
+            RateExceededError: The rate of starts is used up, and its `over` is "refuse".
             QuotaExceededError: The namespace has as many runs as it may have.
             IdempotencyConflictError: The key was used for another command.
         """
@@ -566,6 +568,7 @@ class SyncClient:
             CompletionNotFoundError: No run has a completion with this token, or it has continued as new since.
             AlreadyCompletedError: The function has received another value, or a failure.
             SignalRefusedError: The run has ended.
+            InvalidValueError: The value does not have the given `type`.
             UnstorableValueError: The value can't be stored.
             InvalidArgumentError: `token` is not the token of a completion.
         """

@@ -26,7 +26,8 @@ from holdfast.ports.validation import AWARE, TRUTH, check, integer
 class SyncRemoteScheduleHandle:
     """A handle to one schedule of a server, for synchronous code.
 
-    `SyncClient.schedule` returns it. Each method raises ScheduleNotFoundError if the schedule does not exist.
+    `SyncClient.schedule` returns it. Each method but `remove` raises ScheduleNotFoundError if the schedule does
+    not exist.
 
     Attributes:
         name: The name of the schedule.

@@ -48,7 +48,7 @@ class AiCallFilter(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class AiCallInfo:
-    """A model call that a stage logged."""
+    """A model call that a stage, a step or a durable function logged."""
 
     at: datetime
     """When it was logged; aware, in UTC."""

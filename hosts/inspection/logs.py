@@ -43,7 +43,7 @@ class LogOptions(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class LogLine:
-    """A log line of a stage."""
+    """A log line of a stage, a step or a durable function."""
 
     at: datetime
     """When it was logged, by the store's clock; aware, in UTC."""

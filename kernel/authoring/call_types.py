@@ -76,7 +76,10 @@ class CallForm:
         return {**self._defaults, **given} if self._defaults else dict(given)
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        """Return the JSON text of a call's arguments, including defaults. Raises TypeError or UnstorableValueError."""
+        """Return the JSON text of a call's arguments, including defaults.
+
+        Raises TypeError, InvalidValueError or UnstorableValueError.
+        """
         by_place, plain = self._positional_names, self._plain
         if by_place is not None and plain is not None and not kwargs and len(args) == len(by_place):
             return plain.encode(args)

@@ -94,14 +94,17 @@ async def start_child(
     Args:
         call: The workflow with its input. The engine must know this version of the workflow.
         parent_end: What happens to the run if its parent ends first: "cancel", "terminate" or "abandon".
-        options: `id`, `queue`, `priority`, `attributes`, `headers`, `start_at`, `deadline`, `concurrency` and `weight`,
-            as those of `engine.start`. Without a queue, a priority or attributes the run gets the queue and the
-            priority of its workflow, and otherwise those of its parent; `attributes={}` gives it none. It has the
-            headers of its parent, and those given here. See `ChildStartOptions`.
+        options: `id`, `queue`, `priority`, `attributes`, `headers`, `start_at`, `deadline`, `concurrency`, `rate`,
+            `units` and `weight`, as those of `engine.start`. Without a queue, a priority or attributes the run gets the
+            queue and the priority of its workflow, and otherwise those of its parent; `attributes={}` gives it none. It
+            has the headers of its parent, and those given here. See `ChildStartOptions`.
 
     Raises:
-        ChildRefusedError: A run with this id exists.
+        ChildRefusedError: A run with this id exists, or an option does not fit.
         ConcurrencyFullError: Too many runs of its concurrency key are open.
+        RateExceededError: Its rate of starts is used up, and its `over` is "refuse".
+        InvalidValueError: The input does not have the declared type.
+        UnstorableValueError: The input can't be stored as JSON.
         InvalidArgumentError: An argument is of the wrong type, or an option is unknown or invalid.
         RuntimeError: It was not called by a durable function.
     """
@@ -118,8 +121,8 @@ def request_child_run(
     if "weight" in options and not definition.is_fair:
         raise InvalidArgumentError(
             "weight",
-            f"start_child: weight is for workflows with turns, and {definition.name!r} has no fair=Fair(by=...); add it"
-            " there, or leave the weight out",
+            f"start_child: weight is for workflows whose keys share workers, and {definition.name!r} has no"
+            " fair=Fair(by=...); add it there, or leave the weight out",
         )
     number = loop.next_call()  # also if the input is refused: a replay numbers calls alike
     text = definition.input_text(call.value)

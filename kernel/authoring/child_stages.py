@@ -42,8 +42,8 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
     def __attrs_post_init__(self) -> None:
         if self.weight is not None and not self.workflow.is_fair:
             raise DefinitionError(
-                f"stage {self.name!r}: weight is for workflows with turns, and {self.workflow.name!r} has no"
-                " fair=Fair(by=...); add it there, or leave the weight out"
+                f"stage {self.name!r}: weight is for workflows whose keys share workers, and {self.workflow.name!r} has"
+                " no fair=Fair(by=...); add it there, or leave the weight out"
             )
 
     @override

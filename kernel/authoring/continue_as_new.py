@@ -41,7 +41,8 @@ async def continue_as_new(
     Raises:
         ContinueRefusedError: A step, or a child run that would end with this one, is active; or there are
             compensations; or the run is cancelled; or an update made the call.
-        UnstorableValueError: An argument does not have the type of its parameter.
+        InvalidValueError: An argument does not have the type of its parameter.
+        UnstorableValueError: An argument can't be stored.
         InvalidArgumentError: `call` is not a call of a durable function.
         RuntimeError: It was not called by a durable function.
     """

@@ -34,7 +34,7 @@ CANCEL_TIMEOUT: Final = timedelta(minutes=1)
 
 @attrs.frozen(kw_only=True)
 class Suspended(Generic[State, Out]):
-    """The return value of an external stage's body, made by `suspend` or `finished`.
+    """The return value of an external stage's body, made by `suspend` or `completed`.
 
     Annotate the body `-> Suspended[State, Result]`: with the types of the stored state and of the stage's output.
     """
@@ -174,8 +174,8 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
 
         Args:
             fn: The function.
-            retry: Its retry policy. Default: `CANCEL_RETRY`.
-            timeout: Time limit of one attempt. Default: `CANCEL_TIMEOUT`.
+            retry: Its retry policy. Default: `Retry(attempts=10)`.
+            timeout: Time limit of one attempt. Default: one minute.
 
         Raises:
             DefinitionError: The function does not take the state, or returns something.

@@ -308,7 +308,8 @@ class WorkflowDecorator:
         """Make an async function durable. With options only, return a decorator that applies them.
 
         Raises:
-            DefinitionError: The function is not async, an annotation is missing, or values of a type can't be stored.
+            DefinitionError: The function is not async, an annotation is missing, values of a type can't be stored, or
+                the value of an option is invalid.
             InvalidArgumentError: An option is unknown.
         """
         check_options(options, WorkflowOptions, "workflow")
@@ -443,7 +444,10 @@ async def sleep(how_long: Duration, /) -> None:
 
 
 async def sleep_until(when: datetime, /) -> None:
-    """Wait until an instant, an aware datetime. RuntimeError outside of a workflow."""
+    """Wait until an instant, an aware datetime.
+
+    ValueError if it has no time zone. RuntimeError outside of a workflow.
+    """
     loop = loop_for("holdfast.sleep_until()")
     await _sleep((micros(when) - loop.now) / 1_000_000)
 

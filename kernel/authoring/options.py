@@ -448,7 +448,7 @@ def given_options(options: RunOptions) -> GivenOptions:
 
 
 def check_options(given: Mapping[str, object], options_type: type, where: str) -> None:
-    """Raise InvalidArgumentError for an option that the TypedDict `possible` does not have.
+    """Raise InvalidArgumentError for an option that the TypedDict `options_type` does not have.
 
     A value that is invalid raises InvalidArgumentError for a start, also of a child run, and DefinitionError for the
     definition of a workflow.
@@ -465,7 +465,7 @@ def check_options(given: Mapping[str, object], options_type: type, where: str) -
         kind = _KINDS.get(option)
         if kind is None or kind.test(value):
             continue
-        if options_type in (StartOptions, ChildStartOptions):
+        if options_type in (StartOptions, StartAllOptions, ChildStartOptions):
             raise refused(where, option, value, kind.words)
         raise DefinitionError(f"{where}: {option} is {shown(value)}; it must be {kind.words}")
 

@@ -81,8 +81,8 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         name: Name of the workflow in the store. Keep it: runs find their code by it.
         input: Type of the input. Without it, runs have no input.
         version: Version of the code. Raise it when active runs could not continue with the new code.
-        **options: `deadline`, `concurrency`, `rate` and `fair` of its runs, and options for stages that do not set
-            them. See `PipelineOptions`.
+        **options: `deadline`, `concurrency`, `rate`, `fair` and `attributes_from` of its runs, and options for stages
+            that do not set them. See `PipelineOptions`.
 
     Raises:
         DefinitionError: A name or the value of an option is invalid, or the input can't be stored.

@@ -32,6 +32,7 @@ def publish(name: str, value: object, type: object = None, /) -> None:
         type: The type of the value where its class is not enough, such as `list[Page]`.
 
     Raises:
+        InvalidValueError: The value does not have the given `type`.
         UnstorableValueError: The value can't be stored, or is too large.
         DefinitionError: The name is invalid.
         RuntimeError: It was not called by a durable function.

@@ -92,7 +92,10 @@ class Query(_MarkedMethod[S, P, Out], Generic[S, P, Out]):
     """A method marked with `@query`. `Board.status()` makes a `QueryCall`; on an object it is a plain method."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> QueryCall[Out]:
-        """Return a call, for `run.query(Board.status())`. Raises TypeError or UnstorableValueError."""
+        """Return a call, for `run.query(Board.status())`.
+
+        Raises TypeError, InvalidValueError or UnstorableValueError.
+        """
         return QueryCall(query=self.named, arguments=self._form.encode(args, kwargs), form=self._form)
 
     @overload
@@ -114,7 +117,10 @@ class Update(_MarkedMethod[S, P, Result], Generic[S, P, Result, Out]):
     _check: Callable[..., object] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> UpdateCall[Out]:
-        """Return a call, for `run.update(Board.move("e4"))`. Raises TypeError or UnstorableValueError."""
+        """Return a call, for `run.update(Board.move("e4"))`.
+
+        Raises TypeError, InvalidValueError or UnstorableValueError.
+        """
         form = self._form
         text, given = form.encode(args, kwargs), form.encode_given(args, kwargs)
         return UpdateCall(

@@ -105,7 +105,8 @@ class Schedule(Generic[Out]):
         overrides: Stages of the pipeline with other options or another config: `[resize.options(queue="gpu")]`.
 
     Raises:
-        DefinitionError: An argument is invalid.
+        DefinitionError: The name, the call, `when` or a policy of the schedule is invalid.
+        InvalidArgumentError: An option of the runs is invalid, such as `queue` or `deadline`.
     """
 
     name: str

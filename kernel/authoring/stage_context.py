@@ -136,4 +136,4 @@ class StageAsyncAccess(AsyncAccess):
 
 
 def _missing(stage: str) -> OutputMissingError:
-    return OutputMissingError(stage, "it is not an earlier stage of this pipeline, or has not been done")
+    return OutputMissingError(stage, "it is not an earlier stage of this pipeline, or it has not completed")

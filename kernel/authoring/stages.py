@@ -74,7 +74,7 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
         A sync body blocks the event loop.
 
         Raises:
-            RuntimeError: The body takes a context, which only an engine can provide.
+            RuntimeError: The body takes a context, which only an engine can provide, or the stage is remote.
         """
         if self.remote:
             raise RuntimeError(f"stage {self.name!r} is remote: only remote workers run it, in a pipeline")

@@ -129,7 +129,8 @@ class Step(Generic[P, Out]):
 
         Raises:
             TypeError: The function does not take these arguments.
-            UnstorableValueError: In a durable function, an argument does not have the type of its parameter.
+            InvalidValueError: In a durable function, an argument does not have the type of its parameter.
+            UnstorableValueError: In a durable function, an argument can't be stored.
             NoTransactionError: The step runs in a transaction of the store, and was not called by a durable function.
         """
         loop = running_loop()
@@ -256,7 +257,7 @@ class Step(Generic[P, Out]):
         if self.queue is not None or "queue" in changes:
             raise DefinitionError(
                 f"step {self.name!r}: a worker finds a queued step by its name only; set"
-                " it in @step(...), or define another step"
+                " its options in @step(...), or define another step"
             )
         return attrs.evolve(self, **cast("Any", changes))
 
@@ -407,7 +408,8 @@ def _check_queue(what: str, options: Mapping[str, object]) -> None:
     only = [option for option in ("priority", "max_concurrency", "rate_limit") if option in options]
     if only and "queue" not in options:
         raise DefinitionError(
-            f"{what} has {only[0]}, and no queue: it runs at once, where its function is driven; set queue="
+            f"{what} has {only[0]} but no queue, so it runs in the worker of its workflow: set queue=, or leave"
+            f" {only[0]} out"
         )
     check_limits(what, options.get("max_concurrency"), cast("Rate | None", options.get("rate_limit")))
 

@@ -313,7 +313,8 @@ class Topic(TopicSelection[T], Generic[T]):
         type: Type of the messages; any storable type.
         keys: What messages are selected by, at most four: names of fields of a message, or places by key, such as
             `{"country": "address.country"}`.
-        keep: How long messages are kept for later subscriptions, a timedelta or a number of seconds.
+        keep: How long messages are kept for later subscriptions, a timedelta or a number of seconds, at most 366 days.
+            Default: 7 days.
         keep_last: How many messages are kept for later subscriptions at most. Subscribers, triggers and groups get all
             messages, whatever is kept. None: any number.
 

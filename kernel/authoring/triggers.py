@@ -66,7 +66,9 @@ class Trigger(Generic[Out]):
         overrides: Stages of the pipeline with other options or another config: `[resize.options(queue="gpu")]`.
 
     Raises:
-        DefinitionError: An argument is invalid, or the workflow does not take messages of the topic.
+        DefinitionError: `name`, `messages`, `workflow` or `since` is invalid, or the workflow does not take messages of
+            the topic.
+        InvalidArgumentError: An option of the runs is invalid, such as `queue` or `deadline`.
     """
 
     name: str

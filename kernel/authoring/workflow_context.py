@@ -131,9 +131,9 @@ class WorkflowContext(OutputContext):
     """What a durable function itself can report, as `workflow_context()` returns it.
 
     Each call takes effect once, however often the function is replayed: what it reports is stored with the next history
-    row, or a few seconds later if there is none, and with the end of the function at the latest. Nothing is stored for
-    code that a replay only repeats. Calls are not numbered, so a deploy may add and remove them anywhere. They never
-    block, and nothing is awaited.
+    row, or within two seconds if there is none (events: a quarter of a second), and with the end of the function at the
+    latest. Nothing is stored for code that a replay only repeats. Calls are not numbered, so a deploy may add and
+    remove them anywhere. They never block, and nothing is awaited.
 
     Attributes:
         run_id: Id of the run.

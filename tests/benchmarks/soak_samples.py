@@ -77,8 +77,8 @@ class Soaked:
             },
             "memory of the worker, MB": {"": [one.memory for one in self.samples]},
             "file descriptors of the worker": {"": [float(one.files) for one in self.samples]},
-            "dead rows of jobs, sessions and duties": {"": [float(one.dead) for one in self.samples]},
-            "size of jobs, sessions and duties, MB": {"": [one.hot_bytes for one in self.samples]},
+            "dead rows of jobs, sessions and leader leases": {"": [float(one.dead) for one in self.samples]},
+            "size of jobs, sessions and leader leases, MB": {"": [one.hot_bytes for one in self.samples]},
         }
 
 

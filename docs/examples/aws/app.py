@@ -1,4 +1,4 @@
-"""What the functions of the stack are: `app.on_jobs`, `app.on_timer` and `app.on_dead_letters`."""
+"""The handlers of the Lambda functions of the stack: `app.on_jobs`, `app.on_timer` and `app.on_dead_letters`."""
 
 import json
 import os
@@ -41,7 +41,7 @@ word_count = Pipeline("word_count", input=str).pipe(fetch).pipe(count)
 
 
 def database_url() -> str:
-    """The URL of the database: of a secret where there is one, which no environment shows."""
+    """Return the URL of the database. With DATABASE_SECRET, it is read from Secrets Manager."""
     secret = os.environ.get("DATABASE_SECRET")
     if not secret:
         return os.environ["DATABASE_URL"]

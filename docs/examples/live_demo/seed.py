@@ -20,7 +20,7 @@ from holdfast import Engine, Worker, workflow
 
 @workflow(name="watch_price")
 async def watch_price_before(article: str) -> int:
-    """The code of `watch_price` before it was changed."""
+    """The old code of `watch_price`."""
     return await read_price(article) + await price_changed.receive()
 
 
@@ -43,7 +43,7 @@ def seed(store: str) -> None:
 
 
 def seed_blocked(store: str) -> None:
-    """Start a run with the code of before, and stop before it has ended: the code of now does not fit it."""
+    """Start a run with the old code, and stop before it ends. The new code does not fit its history."""
     with Engine.open(store, workflows=[watch_price_before]).sync as engine:
         run = engine.start(watch_price_before("lamp"), id="price-1", if_exists="return")
         if len(run.history()) > 1:

@@ -194,7 +194,7 @@ def check_article(article: str) -> bool:
 
 @workflow
 async def watch_price(article: str) -> int:
-    await check_article(article)  # seed.py has the code of before, without this line
+    await check_article(article)  # seed.py has the old code, without this line
     return await read_price(article) + await price_changed.receive()
 
 

@@ -1,5 +1,7 @@
 """An order: charge it, have it approved, ship it, and ask after thirty days. What fails is taken back.
 
+In this folder, with the last two lines in a second terminal:
+
 holdfast worker orders:engine
 holdfast run start orders:engine fulfil '{"order": {"id": "7", "cents": 120000, "address": "Rome"}}' --id order-7
 holdfast run signal orders:engine order-7 approval '{"approved": true, "by": "ann"}'

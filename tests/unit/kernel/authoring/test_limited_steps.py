@@ -30,9 +30,9 @@ def test_a_preset_says_it_of_many() -> None:
 @pytest.mark.parametrize("option", ["priority", "max_concurrency", "rate_limit"])
 def test_a_step_without_a_queue_has_none_of_it(option: str) -> None:
     options: dict[str, Any] = {option: MINUTELY if option == "rate_limit" else 2}
-    with pytest.raises(DefinitionError, match=rf"step 'embed' has {option}, and no queue.*set queue="):
+    with pytest.raises(DefinitionError, match=rf"step 'embed' has {option} but no queue.*set queue="):
         step(**options)(embed)
-    with pytest.raises(DefinitionError, match=rf"has {option}, and no queue"):
+    with pytest.raises(DefinitionError, match=rf"has {option} but no queue"):
         step(embed).options(**options)
 
 
