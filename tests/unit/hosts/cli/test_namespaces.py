@@ -37,12 +37,13 @@ def test_pages(holdfast: CommandLine) -> None:
 
 def test_one_that_is_used_is_deleted_only_by_a_purge_that_is_meant(holdfast: CommandLine) -> None:
     holdfast.start("a")
+    assert holdfast("topic", "publish", ENGINE, "news", '"rain"').code == Exit.OK
     refused = holdfast("namespace", "delete", ENGINE, "default")
     assert refused.code == Exit.REFUSED
     assert "has runs" in refused.err
     only_shown = holdfast("namespace", "delete", ENGINE, "default", "--purge")
     assert only_shown.code == Exit.OK
-    assert "1 running" in only_shown.out
+    assert "1 running; 0 schedules, 0 triggers, 0 sinks, 1 topic" in only_shown.out
     assert "--yes" in only_shown.out
     data = parse(holdfast("namespace", "show", ENGINE, "default", "--json").out)
     assert (data["runs"], data["is_created"], data["queued"]) == ({"running": 1}, False, 1)

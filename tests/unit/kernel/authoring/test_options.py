@@ -9,8 +9,10 @@ import pytest
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import (
     BodyOptions,
+    ChildStartOptions,
     Rate,
     Retry,
+    StartAllOptions,
     StartOptions,
     check_name,
     check_options,
@@ -139,6 +141,12 @@ def test_the_value_of_a_start_option_is_checked_and_is_no_definition(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         check_options(said, StartOptions, "start")
+
+
+@pytest.mark.parametrize("options_type", [StartOptions, StartAllOptions, ChildStartOptions])
+def test_a_value_for_one_run_or_for_many_or_for_a_child_is_refused_alike(options_type: type) -> None:
+    with pytest.raises(InvalidArgumentError, match="priority is 'high'; it must be an integer"):
+        check_options({"priority": "high"}, options_type, "start")
 
 
 def test_options_that_are_right_pass() -> None:
