@@ -9,7 +9,7 @@ import boto3
 
 from holdfast import Engine, Pipeline, sleep, stage, step, workflow
 from holdfast.adapters.aws.sqs import SqsJobTransport
-from holdfast.hosts.serverless.aws import cron_handler, dead_letter_handler, queue_handler
+from holdfast.serverless import cron_handler, dead_letter_handler, queue_handler
 
 
 @stage

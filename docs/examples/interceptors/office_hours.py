@@ -4,9 +4,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 
+from holdfast.errors import CommandError
 from holdfast.kernel.commands import RunCreate
 from holdfast.plugins import CommandBatch
-from holdfast.ports.errors import CommandError
 from holdfast.ports.records.run import attribute_texts
 
 OPENS, CLOSES = 8, 18
