@@ -252,12 +252,15 @@ class _Driver:
         """Whether the function needed nothing but inline steps when that was last checked."""
         self._sent: BatchedCall[Record] | None = None
         """A record in flight that no task waits for."""
+        self._sent_at: Micros = 0
+        """When it was sent."""
         self._alarm = WakeTimer(self._loop, self._wake)
         """Wakes the driver when something is due."""
         self._fault: BaseException | None = None
         """An unexpected error of a step's task or of a record without a task, to be raised in the driver."""
         self._has_new_rows = False
         self._looked_at: Micros = 0
+        """When the store was last asked for something that it answers only the worker that holds the lease."""
         self._timers_after: Micros = 0
         self._lock = threading.Lock()
         self._is_closed = False
@@ -337,7 +340,7 @@ class _Driver:
                 rows = (*rows, *await self._others(drive, now, begins=not notes, are_more=bool(rows)))
             else:
                 self._publish_at = None
-            if rows or self._has_new_rows or now >= self._look_at:
+            if rows or self._has_new_rows or now >= self._look_at or self._must_look(drive, now):
                 self._has_new_rows = False
                 await self._record(drive, rows)
                 self._looked_at = now
@@ -418,12 +421,25 @@ class _Driver:
         if not self._later or not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
-            if (one.at is None or one.at <= now) and (one.is_restarted or not one.lost_attempts):
+            if self._may_start(one, now) and (one.at is None or one.at <= self._looked_at):
                 del self._later[call]
                 if one.lost_attempts:
                     self._lost[call], self._lost_at = one, now
                 self._running[call] = trying = RunningStep()
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
+
+    def _must_look(self, drive: FunctionReplay, now: Micros) -> bool:
+        """Return whether the store must be asked whether the lease holds, as a retry has become due since it was last.
+
+        A process that was suspended does not know that its lease has expired. The next worker counts what was due when
+        it took over, so what has become due since may start here only if nobody has.
+        """
+        later = (one.at for one in self._later.values() if one.at is not None and self._may_start(one, now))
+        return any(at > self._looked_at for at in later) and self._begins(drive, now)
+
+    def _may_start(self, one: StepAttempt, now: Micros) -> bool:
+        """Return whether an attempt is due and does not await its turn among lost steps."""
+        return (one.at is None or one.at <= now) and (one.is_restarted or not one.lost_attempts)
 
     def _begins_again(self, drive: FunctionReplay, now: Micros) -> Sequence[EventAppend]:
         """Return the rows for lost steps that start again."""
@@ -485,6 +501,7 @@ class _Driver:
     def _send(self) -> None:
         drive = self._drive
         assert drive is not None
+        self._sent_at = self._now()
         rows, self._done = self._done, []
         ahead = self._step_to_feed_ahead(drive, rows)
         command, now = (
@@ -559,7 +576,7 @@ class _Driver:
         """Start the steps that the function has requested since."""
         self._sent = None
         self._note(drive, answer)
-        self._looked_at = now = self._now()
+        self._looked_at, now = self._sent_at, self._now()
         self._has_only_steps = self._publish_at is None and not self._is_fenced and drive.has_only_steps
         if self._has_only_steps:
             self._start(drive, now)
@@ -573,7 +590,7 @@ class _Driver:
         command = sent.what.command
         await self._record(drive, command.records, seen=command.seen, sent=sent)
         self._sent = None
-        self._looked_at = self._now()
+        self._looked_at = self._sent_at
 
     async def _stop(self) -> None:
         """Cancel the running steps and wait for them and for a record in flight; stop the alarm."""

@@ -17,5 +17,6 @@ REGRESSION_SEEDS: Final[Mapping[int, str]] = {
     10758: "a forked function that kept its first turn started with messages that were received later",
     10266: "the check of lost attempts took a step's attempts kept by a fork for attempts that never started",
     4005060: "a host with a slow clock did not count a lost attempt, and started it again",
+    30130499: "a worker that was taken for lost began a retry that had become due since, and so did the next worker",
 }
 """The bug that each seed found, in the workload of that day. A seed draws other things when the workload changes."""

@@ -19,6 +19,7 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
+    Outcome,
     RunTerminate,
     SessionOpen,
     SessionReap,
@@ -91,6 +92,40 @@ async def test_a_step_that_is_under_way_is_not_begun_beside_by_who_comes_late() 
         assert bench.settle(late, await bench.run(late)).status == "fenced"
         group.cancel_scope.cancel()
     assert DONE == ["slow"]
+
+
+@step(retry=Retry(attempts=2, wait=timedelta(milliseconds=300), jitter=0))
+async def weigh(order: str) -> str:
+    DONE.append(order)
+    if len(DONE) == 1:
+        raise ConnectionError("not yet")
+    return f"weight of {order}"
+
+
+@workflow
+async def weighs(order: str) -> str:
+    return await weigh(order)
+
+
+async def test_a_retry_that_waited_begins_only_under_a_lease_that_holds() -> None:
+    """The next worker has not counted an attempt that was not due when it took over."""
+    bench = Bench(weighs)
+    bench.start(weighs("a"))
+    late = bench.body()
+    outcomes: list[Outcome] = []
+
+    async def run() -> None:
+        outcomes.append(await bench.run(late))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await until(lambda: bench.row().last_row == 2)
+        lost(bench)
+
+    assert DONE == ["a"]
+    assert bench.settle(late, outcomes[0]).status == "fenced"
+    assert isinstance(await bench.run(bench.body()), Completed)
+    assert DONE == ["a", "a"]
 
 
 @step
