@@ -260,7 +260,7 @@ class _Driver:
         """An unexpected error of a step's task or of a record without a task, to be raised in the driver."""
         self._has_new_rows = False
         self._looked_at: Micros = 0
-        """When the store was last asked for something that it answers only the worker that holds the lease."""
+        """When the last request was sent whose answer confirmed the lease."""
         self._timers_after: Micros = 0
         self._lock = threading.Lock()
         self._is_closed = False
@@ -429,10 +429,10 @@ class _Driver:
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
 
     def _must_look(self, drive: FunctionReplay, now: Micros) -> bool:
-        """Return whether the store must be asked whether the lease holds, as a retry has become due since it was last.
+        """Return whether a retry has become due since the store last confirmed the lease.
 
-        A process that was suspended does not know that its lease has expired. The next worker counts what was due when
-        it took over, so what has become due since may start here only if nobody has.
+        A process that was suspended does not know that its lease has expired, and the next worker counts only the
+        attempts that were due when it took over (docs/decisions/0141).
         """
         later = (one.at for one in self._later.values() if one.at is not None and self._may_start(one, now))
         return any(at > self._looked_at for at in later) and self._begins(drive, now)
