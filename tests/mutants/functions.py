@@ -128,7 +128,7 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driver.py",
-                "            if (one.at is None or one.at <= now) and (one.is_restarted or not one.lost_attempts):\n",
+                "            if self._may_start(one, now) and (one.at is None or one.at <= self._looked_at):\n",
                 "            if one.is_restarted or not one.lost_attempts:\n",
             ),
         ),
