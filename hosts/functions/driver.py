@@ -421,7 +421,7 @@ class _Driver:
         if not self._later or not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
-            if self._may_start(one, now) and (one.at is None or one.at <= self._looked_at):
+            if self._is_due(one, min(now, self._looked_at)):
                 del self._later[call]
                 if one.lost_attempts:
                     self._lost[call], self._lost_at = one, now
@@ -434,12 +434,12 @@ class _Driver:
         A process that was suspended does not know that its lease has expired, and the next worker counts only the
         attempts that were due when it took over (docs/decisions/0141).
         """
-        later = (one.at for one in self._later.values() if one.at is not None and self._may_start(one, now))
+        later = (one.at for one in self._later.values() if one.at is not None and self._is_due(one, now))
         return any(at > self._looked_at for at in later) and self._begins(drive, now)
 
-    def _may_start(self, one: StepAttempt, now: Micros) -> bool:
-        """Return whether an attempt is due and does not await its turn among lost steps."""
-        return (one.at is None or one.at <= now) and (one.is_restarted or not one.lost_attempts)
+    def _is_due(self, one: StepAttempt, at: Micros) -> bool:
+        """Return whether an attempt is due at an instant and does not await its turn among lost steps."""
+        return (one.at is None or one.at <= at) and (one.is_restarted or not one.lost_attempts)
 
     def _begins_again(self, drive: FunctionReplay, now: Micros) -> Sequence[EventAppend]:
         """Return the rows for lost steps that start again."""

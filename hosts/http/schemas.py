@@ -80,7 +80,7 @@ class SchemaWriter:
             }
             texts = (meanings.get(field.name, ""), _HIDDEN if field.name in hidden else "")
             if text := " ".join(filter(None, texts)):
-                schema["description"] = text.replace("; None ", "; null ")
+                schema["description"] = text.replace("; None ", "; null ")  # as JSON has it
             if is_input and _is_plain(field.default):
                 schema["default"] = json_form(field.default)
             found[keys[field.name]] = schema

@@ -128,7 +128,7 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driver.py",
-                "            if self._may_start(one, now) and (one.at is None or one.at <= self._looked_at):\n",
+                "            if self._is_due(one, min(now, self._looked_at)):\n",
                 "            if one.is_restarted or not one.lost_attempts:\n",
             ),
         ),

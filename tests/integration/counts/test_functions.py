@@ -9,6 +9,8 @@ from holdfast.hosts.execution.child_results import AT_ONCE
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.authoring.workflow_context import workflow_context
 from holdfast.kernel.commands import (
@@ -137,6 +139,34 @@ def test_the_last_step_and_the_end_share_a_commit_once_earlier_runs_have_shown_i
         commits.append(counted.commits)
     # The claim, and one for each step. The first time also the session that is opened, and the end.
     assert commits == [steps + 3, steps + 1, steps + 1]
+
+
+@step(retry=Retry(attempts=2, wait=timedelta(milliseconds=50), jitter=0))
+async def add_at_last(number: int) -> int:
+    if step_context().attempt == 1:
+        raise ConnectionError("not yet")
+    return number + 1
+
+
+@workflow
+async def retried() -> int:
+    return await add_at_last(1)
+
+
+def test_a_retry_that_waits_costs_two_transactions_one_of_which_writes_no_row(
+    open_engine: OpenEngine, statements: Statements
+) -> None:
+    """The failure is recorded, and the lease is confirmed when the retry has become due (decision 141)."""
+    engine, costs = open_engine(chain, retried), list[tuple[int, int]]()
+    for call in (chain(1), retried(), chain(1), retried()):
+        engine.sync.start(call)
+        host = ServerlessHost(engine)
+        with statements.of() as counted:
+            assert host.process_available_jobs(max_jobs=1, concurrency=1).completed == 1
+        recorded = sum("INSERT INTO holdfast_history" in sql for sql in counted.sent.elements())
+        costs.append((counted.commits, recorded))
+    (commits, rows), (with_retry, rows_with_retry) = costs[-2:]
+    assert (with_retry - commits, rows_with_retry - rows) == (2, 1)
 
 
 @step(queue="gpu")
