@@ -74,7 +74,7 @@ from holdfast.hosts.http.pages.table import FORM_ANSWERS, PAGE_OPERATIONS
 from holdfast.hosts.http.principals import Principal, Scope
 from holdfast.hosts.http.problems import HttpError, Problem, bug, problem_of
 from holdfast.hosts.http.reply_documents import answers_wait, document_response, respond, root_of, shown
-from holdfast.hosts.http.request_bodies import BODY_MAX, body_of, check_framing, conditions_of
+from holdfast.hosts.http.request_bodies import BODY_MAX, body_of, check_framing, conditions_of, discard_body
 from holdfast.hosts.http.request_forms import (
     METHOD_PARAMETER,
     PAGES,
@@ -244,6 +244,7 @@ class HttpServer:
         if problem.status in {401, 403} or problem.code == RATE_LIMITED:
             record.refusal = problem.code
         headers = dict(error.headers) if isinstance(error, HttpError) else {}
+        await discard_body(request)
         await respond(self._problem_response(problem, record, headers), request, send)
 
     def _problem_response(self, problem: Problem, record: RequestRecord, headers: dict[str, str]) -> Response:

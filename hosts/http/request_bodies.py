@@ -1,10 +1,11 @@
 """The body and the conditions of a request, as they were sent: sizes, media types, hashes, keys, generations."""
 
+import contextlib
 import re
 from typing import Final
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from holdfast.hosts.http.json_input import (
     is_fit,
@@ -24,6 +25,10 @@ BODY_MAX: Final = 1_048_576
 """The largest body of a request, in bytes."""
 BODY_SECONDS: Final = 30.0
 """How long a client may take to send the body of a request."""
+DISCARDED_MAX: Final = 33_554_432
+"""How much of a refused body the server reads before it answers, in bytes: twice the largest that it ever takes."""
+DISCARD_SECONDS: Final = 10.0
+"""How long a client may take to send a refused body."""
 _GENERATION: Final = re.compile(r'"?g(\d{1,9})"?')
 _DIGEST: Final = re.compile(r"(?:^|,)\s*sha-256=")
 
@@ -65,6 +70,25 @@ async def body_of(
     if parameters.strip() not in {"", "charset=utf-8"}:
         raise HttpError("unsupported_media_type", "send UTF-8, which needs no `charset`")
     return ({}, parse_form(bytes(data))) if has_form else (parse_body(bytes(data)), None)
+
+
+async def discard_body(request: Request) -> None:
+    """Read what is left of a refused body, so that the client reads the answer.
+
+    The server closes the connection after an answer that came before the end of the body. If bytes have not been
+    read then, the system resets the connection, and the client may lose the answer (RFC 9112, section 9.6). No more
+    than DISCARDED_MAX bytes are read, for DISCARD_SECONDS. A client that has sent `Expect: 100-continue` sends no body.
+    """
+    length = request.headers.get("content-length", "")
+    if "expect" in request.headers or (length.isdigit() and int(length) > DISCARDED_MAX):
+        return
+    read = 0
+    consumed = RuntimeError  # Starlette raises it if the body was read to its end
+    with anyio.move_on_after(DISCARD_SECONDS), contextlib.suppress(ClientDisconnect, consumed):
+        async for chunk in request.stream():
+            read += len(chunk)
+            if read > DISCARDED_MAX:
+                break
 
 
 def conditions_of(

@@ -167,8 +167,19 @@ async def test_a_body_that_is_not_json_or_too_large_is_refused(api: Api) -> None
     assert with_body.status_code == 400
 
 
-async def test_a_body_whose_length_is_a_lie_is_cut_off(api: Api) -> None:
-    """A body that is sent in chunks has no length that could be checked before."""
+@pytest.mark.parametrize(
+    ("header", "blocks_read"),
+    [
+        ((b"content-length", b"2"), 17 + 513),  # the most that is taken, and the most that is discarded
+        ((b"content-length", b"40000000"), 0),  # too much to discard
+        ((b"expect", b"100-continue"), 17),  # the client sends no more after the answer
+    ],
+    ids=str,
+)
+async def test_a_body_that_does_not_end_is_cut_off(
+    api: Api, header: tuple[bytes, bytes], blocks_read: int
+) -> None:
+    """The length may be a lie, and a body that is sent in chunks has no length that could be checked before."""
     sent = 0
 
     async def receive() -> dict[str, object]:
@@ -186,17 +197,28 @@ async def test_a_body_whose_length_is_a_lie_is_cut_off(api: Api) -> None:
         "method": "POST",
         "path": f"/v1/namespaces/{NAMESPACE}/runs",
         "query_string": b"",
-        "headers": [
-            (b"authorization", b"Bearer all"),
-            (b"content-length", b"2"),
-            (b"content-type", b"application/json"),
-        ],
+        "headers": [(b"authorization", b"Bearer all"), header, (b"content-type", b"application/json")],
     }
     with anyio.fail_after(60):
         await api.server(scope, receive, send)
 
     assert answers[0]["status"] == 413
-    assert sent == 17
+    assert sent == blocks_read
+
+
+async def test_a_refused_body_that_does_not_arrive_is_not_waited_for(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_bodies, "DISCARD_SECONDS", 0.02)
+
+    async def drip() -> AsyncIterator[bytes]:
+        yield b"{"
+        await anyio.sleep(0.2)
+        yield b"}"
+
+    response = await api.send("POST", "none", content=drip(), headers=JSON)
+
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

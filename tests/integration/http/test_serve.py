@@ -341,3 +341,20 @@ def test_the_last_events_of_a_stream_are_not_cut_off(folder: Path) -> None:
         start(client, "checkout", "one", 20)
         with stream(client, f"{RUNS}/one/history") as events:
             assert list(islice(events, 100))[-1].type == "end"
+
+
+@pytest.mark.parametrize(("path", "status"), [(RUNS, 413), ("/v1/none", 404), ("/livez", 405)])
+def test_a_client_that_sends_a_refused_body_reads_the_refusal(folder: Path, path: str, status: int) -> None:
+    """A server that closes a connection with bytes unread resets it, and the answer is lost."""
+    body = b" " * 8_000_000
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    with serving(folder, port := free_port()):
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+                client.sendall(head.encode())
+                client.sendall(body)
+                answer = b""
+                while part := client.recv(65_536):
+                    answer += part
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
