@@ -94,6 +94,7 @@ KEYS: Final = (
     Key("serve.public_url", _URL),
     Key("serve.read_only", _FLAG),
     Key("serve.read_timeout", _DECIMAL),
+    Key("serve.keep_alive", _NUMBER),
     Key("serve.rate_limit", _DECIMAL),
     Key("serve.browser_session_idle", _TEXT),
     Key("serve.browser_session_lifetime", _TEXT),

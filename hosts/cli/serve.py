@@ -33,6 +33,12 @@ _SIGNALS: Final = tuple(
 )
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
+KEEP_ALIVE_SECONDS: Final = 130
+"""How long a connection may be idle: longer than nginx, Caddy, Traefik and Amazon's load balancers keep one.
+
+If the server closed it first, it could do so while a proxy sends the next request on it. The proxy would answer that
+request with 502, as it does not know whether the request was carried out.
+"""
 GRACE_SECONDS: Final = 2
 """How long requests that are being answered may take after the server is stopped."""
 
@@ -72,6 +78,14 @@ GRACE_SECONDS: Final = 2
     help="How long a read of the store may take before it is stopped and answered with 503.",
 )
 @click.option(
+    "--keep-alive",
+    type=click.IntRange(1, 3_600),
+    default=KEEP_ALIVE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a connection may be idle before the server closes it. A proxy should close it earlier.",
+)
+@click.option(
     "--root-path",
     default="",
     metavar="PATH",
@@ -92,6 +106,7 @@ def serve_command(
     rate_limit: float | None,
     browser_sessions: BrowserSessionOptions,
     read_timeout: float,
+    keep_alive: int,
     root_path: str,
     worker: bool,
     metrics_at: MetricsAddress,
@@ -139,7 +154,9 @@ def serve_command(
         if not has_credentials:
             screen.note("There is no key: requests from this machine may do everything.")
         with collecting_seldom():
-            anyio.run(_serve, _uvicorn(server, root_path), listening, backend_options=_loop_options())
+            anyio.run(
+                _serve, _uvicorn(server, root_path, keep_alive), listening, backend_options=_loop_options()
+            )
 
 
 async def _serve(server: "uvicorn.Server", listening: socket.socket) -> None:
@@ -204,7 +221,7 @@ def _loop_options() -> dict[str, object]:
     return {"use_uvloop": find_spec("uvloop") is not None}
 
 
-def _uvicorn(server: "HttpServer", root_path: str) -> "uvicorn.Server":
+def _uvicorn(server: "HttpServer", root_path: str, keep_alive: int) -> "uvicorn.Server":
     """Return a uvicorn that ends open streams when it is stopped, before it waits for all answers to be complete.
 
     It leaves signals to its caller: by itself it would raise them again at its end, which kills the process.
@@ -239,6 +256,7 @@ def _uvicorn(server: "HttpServer", root_path: str) -> "uvicorn.Server":
         access_log=False,
         server_header=False,
         date_header=False,
+        timeout_keep_alive=keep_alive,
         timeout_graceful_shutdown=GRACE_SECONDS,
         proxy_headers=False,
         ws="none",

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import selectors
 import socket
 import threading
 from base64 import b64encode
@@ -185,9 +186,8 @@ class ServerConnection:
         return Answer(response.status, cast("dict[str, Any]", found))
 
     def _taken(self, seconds: float) -> HTTPConnection:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
+        connection = self._idle_connection()
+        if connection is None:
             kind = HTTPSConnection if self._is_secure else HTTPConnection
             connection = kind(self._host, self._port)
         connection.timeout = seconds
@@ -195,3 +195,21 @@ class ServerConnection:
             opened.settimeout(seconds)
         self._busy.add(connection)
         return connection
+
+    def _idle_connection(self) -> HTTPConnection | None:
+        """Return an idle connection that the server, or a proxy, has not closed meanwhile; None without one."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.sock is not None and not _has_input(connection.sock):
+                return connection
+            connection.close()
+
+
+def _has_input(opened: socket.socket) -> bool:
+    """Return whether an idle connection has something to read: its end, as the server sends nothing unasked."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(opened, selectors.EVENT_READ)
+        return bool(selector.select(0))

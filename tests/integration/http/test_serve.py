@@ -343,6 +343,19 @@ def test_the_last_events_of_a_stream_are_not_cut_off(folder: Path) -> None:
             assert list(islice(events, 100))[-1].type == "end"
 
 
+def test_an_idle_connection_is_closed_after_the_time_of_the_option(folder: Path) -> None:
+    with (
+        serving(folder, port := free_port(), "--keep-alive", "1"),
+        socket.create_connection(("127.0.0.1", port), timeout=100) as client,
+    ):
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while part := client.recv(65_536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" not in answer.lower()
+
+
 @pytest.mark.parametrize(("path", "status"), [(RUNS, 413), ("/v1/none", 404), ("/livez", 405)])
 def test_a_client_that_sends_a_refused_body_reads_the_refusal(folder: Path, path: str, status: int) -> None:
     """A server that closes a connection with bytes unread resets it, and the answer is lost."""
