@@ -1,7 +1,6 @@
 """Large inputs and outputs of a remote worker: by URLs of the blob store, or else through the server."""
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from holdfast.hosts.remote.connection import ServerConnection, read_whole
 from holdfast.ports.errors import UnavailableError
+from holdfast.ports.json import compact
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def input_text(server: ServerConnection, task: Mapping[str, Any]) -> str:
     """Return the JSON text of a task's input. Blocks. UnavailableError if its address does not give it."""
     address = task.get("input_address")
     if address is None:
-        return json.dumps(task["input"])
+        return compact(task["input"])
     url = cast("str", address["url"])
     if "://" in url:
         return _repeated(lambda: _download(url)).decode()

@@ -5,7 +5,6 @@ import os
 import platform
 import signal
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,16 +17,17 @@ from typing import Any, Final, Self, TypeVar, cast
 import anyio
 import anyio.to_thread
 import attrs
-from anyio import CancelScope, CapacityLimiter
+from anyio import CancelScope, CapacityLimiter, lowlevel
+from anyio.abc import TaskGroup
 
 from holdfast.hosts.execution.event_loops import caller_into_loop
-from holdfast.hosts.execution.failures import MESSAGE_MAX, named_match, retry_after_of
+from holdfast.hosts.execution.failures import MESSAGE_MAX, named_match, retry_after_of, traceback_text
 from holdfast.hosts.remote.bodies import AnyStage, AnyStep, RemoteBody, Task, bodies_of, queues_of
-from holdfast.hosts.remote.connection import Answer, ServerConnection
+from holdfast.hosts.remote.connection import Abandonment, Answer, ServerConnection
 from holdfast.hosts.remote.large_values import input_text, sent_output
 from holdfast.hosts.remote.protocol import CLAIMED_MAX, HELD_MAX, LARGE, LEASE_MAX, LEASE_MIN, SETTLED_MAX
 from holdfast.hosts.remote.services import RemoteServices
-from holdfast.hosts.text import first_of
+from holdfast.hosts.text import first_of, printable
 from holdfast.kernel.history.exceptions import message_of
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.ports.durations import Duration
@@ -48,6 +48,8 @@ _GATHER: Final = 0.005
 """For how many seconds a claim waits for more free slots, while other tasks run or are settled."""
 _GATHER_OUTCOMES: Final = 0.001
 """For how many seconds an outcome waits for others, while other bodies run."""
+_TRACEBACK_MAX: Final = 2_000
+"""How many characters of a traceback are sent."""
 _LAST_TRIES: Final = 3
 """How often the end of a worker is reported to a server that does not answer."""
 
@@ -198,6 +200,18 @@ class _SentOutcome:
     answer: Answer | None = None
 
 
+@attrs.frozen
+class _Claim:
+    """A claim, which is repeated under its key."""
+
+    key: str
+    limit: int
+
+    def request(self, worker: str) -> tuple[str, str, Mapping[str, object]]:
+        """Return its method, path and body."""
+        return "POST", f"/workers/{worker}/claim", {"limit": self.limit, "addresses": True}
+
+
 @attrs.define(eq=False)
 class _WorkerSession:
     """One session of a worker with the server, until the worker stops or the session is lost."""
@@ -245,10 +259,7 @@ class _WorkerSession:
                         while True:
                             free = await self._free(concurrency)
                             number += 1
-                            path = f"/workers/{self.worker}/claim"
-                            answer = await self._call(
-                                "POST", path, {"limit": free, "addresses": True}, key=str(number), wait=wait
-                            )
+                            answer = await self._claim(_Claim(str(number), free), wait, tasks)
                             if answer.code == "session_lost":
                                 group.cancel_scope.cancel()
                             for task in _checked(answer, "session_lost").document.get("tasks", ()):
@@ -261,6 +272,25 @@ class _WorkerSession:
         finally:
             with CancelScope(shield=True), suppress(UnavailableError):
                 await self._call("DELETE", f"/workers/{self.worker}", tries=_LAST_TRIES)
+
+    async def _claim(self, claim: _Claim, wait: int, tasks: TaskGroup) -> Answer:
+        """Return the answer to a claim. At a stop it is given up, and what the server gave it is given back."""
+        abandonment = Abandonment()
+        try:
+            return await self._call(
+                *claim.request(self.worker), key=claim.key, wait=wait, abandonment=abandonment
+            )
+        except anyio.get_cancelled_exc_class():
+            abandonment.give_up()
+            tasks.start_soon(self._give_back, claim)
+            raise
+
+    async def _give_back(self, claim: _Claim) -> None:
+        """Give the tasks of a claim back whose answer was not read. A task that is not held waits for a lease."""
+        with suppress(UnavailableError):
+            answer = await self._call(*claim.request(self.worker), key=claim.key, tries=_LAST_TRIES)
+            for task in answer.document.get("tasks", ()):
+                await self._call("POST", f"/tasks/{task['token']}/release", {}, tries=_LAST_TRIES)
 
     async def _free(self, concurrency: int) -> int:
         """Wait for free slots, and return how many there are.
@@ -310,8 +340,11 @@ class _WorkerSession:
             with scope:
                 try:
                     output = await self._output(body, task, services)
-                except Exception as error:  # noqa: BLE001  # a body may raise anything
-                    await self._settle(token, "fail", _failure(body, task, error))
+                except BaseException as error:
+                    if isinstance(error, GeneratorExit):
+                        raise
+                    await lowlevel.checkpoint_if_cancelled()  # raises if this task is being cancelled
+                    await self._fail(token, _failure(body, task, error))
                 else:
                     await self._complete(token, output)
         finally:
@@ -347,7 +380,15 @@ class _WorkerSession:
             answer = Answer(413, {"code": "too_large", "detail": "the server does not take the output"})
         if answer.status in {400, 413}:
             error = {"code": answer.code, "message": answer.detail[:MESSAGE_MAX], "type": "StepResultError"}
-            await self._settle(token, "fail", {"error": error, "retry": False})
+            await self._fail(token, {"error": error, "retry": False})
+
+    async def _fail(self, token: str, failure: Mapping[str, object]) -> None:
+        """Report a failed attempt. If the server does not take the report, it gets one without the body's words."""
+        answer = await self._settle(token, "fail", failure)
+        if answer.status in {400, 413}:
+            text = f"the server does not take the report of the failure: {answer.detail}"
+            error = {"code": "body_error", "message": printable(text)[:MESSAGE_MAX], "type": "HoldfastError"}
+            await self._settle(token, "fail", {"error": error, "retry": failure["retry"]})
 
     async def _settle(
         self, token: str, how: str, body: object, size: int = 0, tries: int | None = None
@@ -413,7 +454,7 @@ def _checked(answer: Answer, *expected: str) -> Answer:
     raise kind(f"the server refuses the worker: {answer.status} {answer.code}: {answer.detail}")
 
 
-def _failure(body: RemoteBody, task: Task, error: Exception) -> Mapping[str, object]:
+def _failure(body: RemoteBody, task: Task, error: BaseException) -> Mapping[str, object]:
     """Return the report of a failed attempt: what was raised, and which class of the policy it is.
 
     Whether and when there is another attempt is decided in the kernel of the server.
@@ -424,9 +465,9 @@ def _failure(body: RemoteBody, task: Task, error: Exception) -> Mapping[str, obj
     found: dict[str, object] = {
         "error": {
             "code": error.code if isinstance(error, HoldfastError) else "body_error",
-            "type": type(error).__name__[:255],
-            "message": message_of(error)[:MESSAGE_MAX],
-            "traceback": "".join(traceback.format_exception(error))[-2_000:],
+            "type": printable(type(error).__name__)[:255],
+            "message": printable(message_of(error))[:MESSAGE_MAX],
+            "traceback": traceback_text(error, _TRACEBACK_MAX),
         },
         "matched": matched or "",
         "retry": not is_final and matched not in names.give_up_on,

@@ -50,6 +50,7 @@ from tests.integration.http.live import served
 
 QUICK = Retry(attempts=2, wait=timedelta(milliseconds=1))
 entered = threading.Event()
+released = threading.Event()
 seen: list[tuple[int, str]] = []
 noticed: list[bool] = []
 
@@ -70,6 +71,12 @@ def fail(how: str) -> str:
             raise GiveUp(how)
         case "wrong":
             return cast("str", 5)
+        case "surrogate":
+            raise ValueError("\udcff.txt")  # a file's name that is no UTF-8
+        case "exit":
+            raise SystemExit(how)
+        case "cancelled":
+            raise asyncio.CancelledError(how)
         case "large":
             return "x" * 3_000_000
         case "headers":
@@ -132,6 +139,29 @@ async def endless() -> str:
     return "endless"
 
 
+@step(queue="tools", retry=QUICK)
+async def lose_future() -> str:
+    seen.append((step_context().attempt, step_context().idempotency_key))
+    lost = asyncio.get_running_loop().create_future()
+    lost.cancel()  # a library does so when its connection is lost
+    return str(await lost)
+
+
+@step(queue="tools", retry=QUICK)
+def hold(release: str) -> str:
+    entered.set()
+    assert released.wait(60)
+    return release
+
+
+@workflow
+async def wait_for(lost: bool) -> str:
+    try:
+        return await (lose_future() if lost else hold("held"))
+    except RemoteStepError as error:
+        return error.error_type
+
+
 @workflow
 async def call(how: str) -> str:
     try:
@@ -164,9 +194,12 @@ async def forever() -> str:
 @pytest.fixture
 def engine(tmp_path: Path, new_sqlite: Callable[[Path], str]) -> Iterator[Engine]:
     url = new_sqlite(tmp_path / "holdfast.db")
-    opened = Engine.open(url, workflows=[call, time_out, block, forever, repeated], namespace=NAMESPACE)
+    opened = Engine.open(
+        url, workflows=[call, wait_for, time_out, block, forever, repeated], namespace=NAMESPACE
+    )
     seen.clear()
     entered.clear()
+    released.clear()
     with opened.sync, Worker(opened, only_queues=["default"]):
         yield opened
 
@@ -181,7 +214,7 @@ def remote(server: str, **options: Any) -> RemoteWorker:
     return RemoteWorker(
         server,
         options.pop("key", "work"),
-        steps=[fail, slow, blocking, endless],
+        steps=[fail, lose_future, hold, slow, blocking, endless],
         stages=[repeat_here],
         namespace=NAMESPACE,
         **options,
@@ -207,6 +240,9 @@ def test_bodies_are_called_and_their_outcomes_stored(
         "listed": "body_error KeyError 'listed'",
         "final": "give_up GiveUp final",
         "wrong": "step_result StepResultError the step ran, but it",
+        "surrogate": "body_error ValueError \ufffd.txt",
+        "exit": "body_error SystemExit exit",
+        "cancelled": "body_error CancelledError cancelled",
         "large": "x" * 3_000_000,
         "store": "body_error RuntimeError a remote worker has ",
     }
@@ -317,6 +353,44 @@ def test_outcomes_that_are_refused_together_are_sent_alone(
     assert results == ["a", "give_up GiveUp final", "b", "body_error KeyError 'listed'"]
     assert (paths["complete"], paths["fail"]) == (2, 2)
     assert 1 <= paths["tasks:settle"] <= 4
+
+
+def test_a_body_whose_own_future_was_cancelled_has_failed(engine: Engine, server: str) -> None:
+    with remote(server):
+        assert engine.sync.start(wait_for(lost=True)).result(timeout=120) == "CancelledError"
+    assert [attempt for attempt, _ in seen] == [1, 2]
+
+
+def test_a_failure_whose_report_is_refused_is_reported_without_its_text(
+    engine: Engine, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of another version may allow less."""
+    send = ServerConnection.call
+
+    def refuse(self: ServerConnection, method: str, path: str, body: object = None, **options: Any) -> Answer:
+        if path.endswith("tasks:settle"):
+            raise UnavailableError("each is sent alone")
+        if path.endswith("/fail") and "KeyError" in str(body):
+            return Answer(400, {"code": "invalid_value", "detail": "the type is not one"})
+        return send(self, method, path, body, **options)
+
+    monkeypatch.setattr(ServerConnection, "call", refuse)
+    with remote(server):
+        found = engine.sync.start(call("listed")).result(timeout=120)
+    assert found == "body_error HoldfastError the server does not "
+
+
+def test_a_worker_that_is_stopped_holds_no_task_that_it_does_not_run(engine: Engine, server: str) -> None:
+    """Its claim may be answered after the stop, while a body still runs and the worker sends heartbeats."""
+    with remote(server, concurrency=3, lease=600) as old:
+        held = engine.sync.start(wait_for(lost=False))
+        assert entered.wait(60)
+        old.stop()
+        runs = [engine.sync.start(call(f"fine {number}")) for number in range(5)]
+        with remote(server, concurrency=3):
+            assert [run.result(timeout=60) for run in runs] == [f"fine {number}" for number in range(5)]
+        released.set()
+        assert held.result(timeout=60) == "held"
 
 
 @pytest.mark.slow
