@@ -21,6 +21,7 @@ WORDS = (
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bhttpx\.AsyncClient\b", "httpx.Client"),
+    (r"\bcurrent_loop\b", "anywhere"),
     (r"(?<!httpx\.)\b(Client|Connection|Server|Waiter)\b(?=[(\[:`.,)]| \||$| not| is)", r"Sync\1"),
     (r"\bRemote(RunHandle|ScheduleHandle|Limits|Keys|Namespaces)\b", r"SyncRemote\1"),
     (r"\bAsync(Iterator|Generator)\b", r"\1"),

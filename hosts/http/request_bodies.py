@@ -95,7 +95,7 @@ def conditions_of(
     operation: Operation, request: Request, form: SentForm | None
 ) -> tuple[str | None, int | None]:
     """Return the idempotency key and the generation that the headers, or the fields of a form, name."""
-    key, wanted = request.headers.get("idempotency-key"), request.headers.get("if-match")
+    key, wanted = _utf8(request.headers.get("idempotency-key")), request.headers.get("if-match")
     if form is not None:
         key, wanted = key or form.idempotency_key, wanted or form.generation
     if key is not None and not operation.idempotent:
@@ -114,6 +114,16 @@ def conditions_of(
     if found is None:
         raise HttpError("invalid_request", 'If-Match names a generation: If-Match: "g1"')
     return key, int(found[1])
+
+
+def _utf8(header: str | None) -> str | None:
+    """Return the text of a header that clients send as UTF-8. Starlette reads its bytes as Latin-1."""
+    if header is None or header.isascii():
+        return header
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return header
 
 
 def _too_large(most: int) -> HttpError:

@@ -4,11 +4,13 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+import attrs
 from anyio import sleep
 
 from holdfast.hosts.http_client.answers import Fault, Tries, fault_of, lost
+from holdfast.hosts.http_client.own_clients import OwnClients, current_loop
 from holdfast.hosts.http_client.requests import ClientRequest, base_of
 from holdfast.hosts.http_client.streams import STREAM_TYPE, Frame, FrameReader
 from holdfast.ports.errors import HoldfastError, InvalidArgumentError, ServerAnswerError
@@ -44,13 +46,13 @@ class Connection:
         self._base = base_of(url, "Client")
         self._key = key
         self._patience = patience
-        self._is_own = http is None
-        self._http = http if http is not None else _new_http()
+        self._http = http
+        self._own = OwnClients(_new_http, current_loop) if http is None else None
 
     async def close(self) -> None:
         """Close the connections, unless they are those of a client that was passed."""
-        if self._is_own:
-            await self._http.aclose()
+        if self._own is not None and (http := self._own.take()) is not None:
+            await http.aclose()
 
     async def send(self, request: ClientRequest) -> bytes:
         """Return the content of the answer to a request.
@@ -101,16 +103,18 @@ class Connection:
         import httpx
 
         try:
-            response = await self._http.request(
+            response = await self._client().request(
                 request.operation.method,
                 self._base + request.path,
                 content=request.body,
-                headers={**request.headers, **self._credentials()},
+                headers=httpx.Headers({**request.headers, **self._credentials()}, encoding="utf-8"),
                 timeout=ANSWER_SECONDS + request.wait,
                 follow_redirects=False,
             )
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             return lost(request, f"{type(error).__name__}: {error}", is_unsent=True)
+        except httpx.LocalProtocolError as error:  # a header that can't be sent: nor can it be later
+            return attrs.evolve(lost(request, str(error), is_unsent=True), is_passing=False)
         except (httpx.TransportError, httpx.DecodingError) as error:
             return lost(request, f"{type(error).__name__}: {error}", is_unsent=False)
         fault = fault_of(request, response.status_code, response.headers, response.content)
@@ -127,7 +131,7 @@ class Connection:
         if last is not None:
             headers["Last-Event-ID"] = last
         try:
-            async with self._http.stream(
+            async with self._client().stream(
                 request.operation.method,
                 self._base + request.path,
                 headers=headers,
@@ -147,6 +151,9 @@ class Connection:
             raise _Faulty(lost(request, f"{type(error).__name__}: {error}", is_unsent=True)) from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise _Faulty(lost(request, f"{type(error).__name__}: {error}", is_unsent=False)) from None
+
+    def _client(self) -> "httpx.AsyncClient":
+        return self._own.get() if self._own is not None else cast("httpx.AsyncClient", self._http)
 
     def _credentials(self) -> dict[str, str]:
         key = self._key() if callable(self._key) else self._key

@@ -13,6 +13,7 @@ from holdfast.hosts.http.operations import Hint, Operation
 from holdfast.hosts.http.table import OPERATIONS
 from holdfast.hosts.inspection.json_form import json_form, keys_of
 from holdfast.hosts.remote.connection import server_parts_of
+from holdfast.kernel.commands.names import IDEMPOTENCY_KEY_MAX, check_name
 from holdfast.ports.json import compact
 from holdfast.ports.validation import refused
 
@@ -96,8 +97,17 @@ def request_of(
         body: The object of its class of bodies.
         key: The idempotency key; a new one if omitted.
         wait: For how many seconds the answer may wait.
+
+    Raises:
+        InvalidCommandError: The key has forbidden characters.
+        InvalidArgumentError: It is too long, or begins or ends with a space, which a header can't keep.
     """
     operation = operation_named(name)
+    if key is not None:
+        check_name("the idempotency key", key)
+        if len(key) > IDEMPOTENCY_KEY_MAX or key != key.strip(" "):
+            what = f"a text of 1 to {IDEMPOTENCY_KEY_MAX} characters without spaces at its ends"
+            raise refused(name, "idempotency_key", key, what)
     pairs = (
         "" if query is None else "&".join(f"{_quoted(key)}={_quoted(text)}" for key, text in _pairs(query))
     )

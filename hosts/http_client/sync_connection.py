@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
 
 from holdfast.hosts.http_client.answers import Fault, Tries, fault_of, lost
+from holdfast.hosts.http_client.own_clients import OwnClients, anywhere
 from holdfast.hosts.http_client.requests import ClientRequest, base_of
 from holdfast.hosts.http_client.streams import STREAM_TYPE, Frame, FrameReader
 from holdfast.ports.errors import HoldfastError, InvalidArgumentError, ServerAnswerError
@@ -44,13 +47,13 @@ class SyncConnection:
         self._base = base_of(url, "Client")
         self._key = key
         self._patience = patience
-        self._is_own = http is None
-        self._http = http if http is not None else _new_http()
+        self._http = http
+        self._own = OwnClients(_new_http, anywhere) if http is None else None
 
     def close(self) -> None:
         """Close the connections, unless they are those of a client that was passed."""
-        if self._is_own:
-            self._http.close()
+        if self._own is not None and (http := self._own.take()) is not None:
+            http.close()
 
     def send(self, request: ClientRequest) -> bytes:
         """Return the content of the answer to a request.
@@ -101,16 +104,18 @@ class SyncConnection:
         import httpx
 
         try:
-            response = self._http.request(
+            response = self._client().request(
                 request.operation.method,
                 self._base + request.path,
                 content=request.body,
-                headers={**request.headers, **self._credentials()},
+                headers=httpx.Headers({**request.headers, **self._credentials()}, encoding="utf-8"),
                 timeout=ANSWER_SECONDS + request.wait,
                 follow_redirects=False,
             )
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             return lost(request, f"{type(error).__name__}: {error}", is_unsent=True)
+        except httpx.LocalProtocolError as error:  # a header that can't be sent: nor can it be later
+            return attrs.evolve(lost(request, str(error), is_unsent=True), is_passing=False)
         except (httpx.TransportError, httpx.DecodingError) as error:
             return lost(request, f"{type(error).__name__}: {error}", is_unsent=False)
         fault = fault_of(request, response.status_code, response.headers, response.content)
@@ -125,7 +130,7 @@ class SyncConnection:
         if last is not None:
             headers["Last-Event-ID"] = last
         try:
-            with self._http.stream(
+            with self._client().stream(
                 request.operation.method,
                 self._base + request.path,
                 headers=headers,
@@ -145,6 +150,9 @@ class SyncConnection:
             raise _Faulty(lost(request, f"{type(error).__name__}: {error}", is_unsent=True)) from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise _Faulty(lost(request, f"{type(error).__name__}: {error}", is_unsent=False)) from None
+
+    def _client(self) -> "httpx.Client":
+        return self._own.get() if self._own is not None else cast("httpx.Client", self._http)
 
     def _credentials(self) -> dict[str, str]:
         key = self._key() if callable(self._key) else self._key

@@ -1,5 +1,8 @@
 """The client of a server: runs, results, lists and streams, and what happens if the connection is lost."""
 
+import asyncio
+import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +22,7 @@ from holdfast.errors import (
     CommandError,
     IdempotencyConflictError,
     InvalidArgumentError,
+    InvalidCommandError,
     InvalidFilterError,
     InvalidValueError,
     RunCancelledError,
@@ -400,3 +404,44 @@ except ModuleNotFoundError as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert done.stdout == 'the client of a server needs httpx: pip install "holdfast[client]"\n', done.stderr
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_client_can_be_used_in_one_event_loop_after_another(server: str) -> None:
+    client = Client(server, key="all", namespace=NAMESPACE)
+
+    async def run(number: int) -> int:
+        found = await client.run(report(number), timeout=60)
+        await client.close()
+        return found
+
+    assert [asyncio.run(run(number)) for number in (1, 2)] == [1, 2]
+
+
+def test_forked_children_read_the_answers_to_their_own_requests(client: SyncClient) -> None:
+    """With the connections of their parent, each would read answers to the other's requests."""
+    for number in range(2):
+        client.start(report(number), id=f"of {number}")
+    children: list[int] = []
+    for number in range(2):
+        children.append(os.fork())
+        if children[-1] == 0:
+            with contextlib.suppress(BaseException):
+                found = [client.handle(f"of {number}").info().id for _ in range(50)]
+                os._exit(0 if found == [f"of {number}"] * 50 else 1)
+            os._exit(2)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+
+
+def test_an_idempotency_key_is_that_of_the_engine(client: SyncClient, engine: Engine) -> None:
+    key = "Müller/注文 17"
+    run = client.start(report(1), idempotency_key=key)
+
+    assert client.start(report(1), idempotency_key=key).id == run.id
+    assert engine.sync.start(report(1), idempotency_key=key).id == run.id
+
+
+@pytest.mark.parametrize("key", [" k", "k ", "k" * 256, "a\nb"])
+def test_an_idempotency_key_that_no_header_can_have_is_refused_before(client: SyncClient, key: str) -> None:
+    with pytest.raises((InvalidArgumentError, InvalidCommandError), match=r"idempotency.key"):
+        client.start(report(1), idempotency_key=key)
