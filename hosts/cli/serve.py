@@ -116,7 +116,7 @@ def serve_command(
 
     Requests need an API key of the store, or a token of the issuer. While there is neither, only requests from this
     machine are answered, and the server does not start at another address. SIGTERM, SIGHUP or Ctrl-C ends open streams,
-    and the process exits within a few seconds.
+    and the process exits within a few seconds; with `--worker`, once running bodies have ended, for up to 20 seconds.
     """
     from holdfast.http import asgi_app
     from holdfast.metrics import Metrics
@@ -142,7 +142,7 @@ def serve_command(
         engine.core.connect()
         has_credentials = tokens is not None or bool(engine.sync.keys.list())
         _check_address(host, has_credentials=has_credentials)
-        listening = stack.enter_context(_listening(host, port))
+        listening = stack.enter_context(listening_at(host, port))
         stack.enter_context(metrics_at.served(metrics, screen))
         if worker:
             # In a thread: no body can hold up the server's event loop.
@@ -195,12 +195,17 @@ def _check_address(host: str, *, has_credentials: bool) -> None:
 
 
 @contextlib.contextmanager
-def _listening(host: str, port: int) -> Generator[socket.socket]:
+def listening_at(host: str, port: int) -> Generator[socket.socket]:
     """Provide a socket that listens. CliError if the address is in use or can't be had."""
+    from holdfast.hosts.http.live_reads import SEND_SECONDS
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named, as asyncio turns Nagle's algorithm off only then: answers would take 40 ms more.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # Accepted connections inherit it. asyncio closes one only when its client has read what was sent so far.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SEND_SECONDS * 1_000))
         try:
             listening.bind((host.strip("[]"), port))
             listening.listen(BACKLOG)  # before its address is shown, so that the first client is not refused

@@ -90,7 +90,7 @@ class Abandonment:
         self._connection: HTTPConnection | None = None
 
     def give_up(self) -> None:
-        """Close the connection of the request, so that the server sees that nobody waits for the answer."""
+        """Close the connection of the request, so that the server stops its wait."""
         self._given_up = True
         if self._connection is not None:
             _shut_down(self._connection)

@@ -274,7 +274,7 @@ class _WorkerSession:
                 await self._call("DELETE", f"/workers/{self.worker}", tries=_LAST_TRIES)
 
     async def _claim(self, claim: _Claim, wait: int, tasks: TaskGroup) -> Answer:
-        """Return the answer to a claim. At a stop it is given up, and what the server gave it is given back."""
+        """Return the answer to a claim. At a stop the claim is given up, and its tasks are released."""
         abandonment = Abandonment()
         try:
             return await self._call(
@@ -282,11 +282,11 @@ class _WorkerSession:
             )
         except anyio.get_cancelled_exc_class():
             abandonment.give_up()
-            tasks.start_soon(self._give_back, claim)
+            tasks.start_soon(self._release_claimed, claim)
             raise
 
-    async def _give_back(self, claim: _Claim) -> None:
-        """Give the tasks of a claim back whose answer was not read. A task that is not held waits for a lease."""
+    async def _release_claimed(self, claim: _Claim) -> None:
+        """Release the tasks of a claim whose answer was not read. Other workers would get them after the lease."""
         with suppress(UnavailableError):
             answer = await self._call(*claim.request(self.worker), key=claim.key, tries=_LAST_TRIES)
             for task in answer.document.get("tasks", ()):

@@ -26,8 +26,16 @@ LOCAL: Final = Principal(
     id="local", kind="user", scopes=frozenset(Scope), namespaces=frozenset({ALL_NAMESPACES})
 )
 """The principal of a request from this machine to a server without credentials: it may do everything."""
-FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""A request with one of these was passed on by a proxy: it may come from anywhere."""
+FORWARDED: Final = (
+    "forwarded",
+    "via",
+    "x-forwarded-",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+)
+"""How the names of headers begin that proxies add. A request with one of these may come from anywhere."""
 
 
 class LoopbackAccess:
@@ -43,7 +51,7 @@ class LoopbackAccess:
         """
         headers = request.headers
         address = "" if request.client is None else request.client.host
-        if not is_loopback(address) or any(name in headers for name in FORWARDED):
+        if not is_loopback(address) or _is_forwarded(request):
             return None
         host = only(headers, "host")
         if host is None or host_name(host) not in self._hosts:
@@ -52,6 +60,13 @@ class LoopbackAccess:
             check_origin_header(headers)
         check_same_origin(headers)
         return LOCAL
+
+
+def _is_forwarded(request: "Request") -> bool:
+    """Return whether a proxy has passed a request on. nginx adds no header, but uses HTTP/1.0, by default."""
+    return request.scope.get("http_version") == "1.0" or any(
+        name.startswith(FORWARDED) for name in request.headers
+    )
 
 
 def is_loopback(address: str) -> bool:

@@ -220,6 +220,35 @@ def test_requests_waits_and_streams_pass_a_proxy(site: Site) -> None:
     assert [found[0].type, *(event.type for event in found[-2:])] == ["run.created", "run.completed", "end"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_server_without_keys_refuses_what_a_proxy_passes_on(name: str, tmp_path: Path) -> None:
+    """A stranger who names this machine in `Host` would create the first key."""
+    for needed in (name, "openssl"):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    (tmp_path / "shop.py").write_text(SHOP)
+    port, server = free_port(), free_port()
+    command = PROXIES[name](tmp_path, port, server, below_a_path=False)
+    url, key = f"https://localhost:{port}", {"label": "mine", "namespaces": ["*"], "scopes": ["admin"]}
+    with (
+        serving(tmp_path, server) as (_, local),
+        running(command, port),
+        httpx.Client(base_url=url, verify=False, timeout=20) as client,
+    ):
+        until = time.monotonic() + SECONDS_MAX
+        while not is_live(client):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        for host in ("localhost", f"127.0.0.1:{server}"):
+            for method, path in (("POST", "/v1/keys"), ("GET", RUNS)):
+                body = key if method == "POST" else None
+                answer = client.request(method, path, json=body, headers={"Host": host})
+                # Caddy and Traefik have no such site, and answer themselves.
+                assert answer.status_code in {401, 404} or not answer.content, answer.text
+        assert local.get("/v1/keys").json()["items"] == []
+
+
 @pytest.mark.parametrize("below_a_path", [False, True])
 def test_the_timeout_of_nginx_is_longer_than_a_wait(below_a_path: bool) -> None:
     found = re.search(r"proxy_read_timeout (\d+)s;", shown("nginx", below_a_path=below_a_path))

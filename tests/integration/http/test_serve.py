@@ -19,6 +19,8 @@ import jwt
 import pytest
 
 from holdfast import Engine
+from holdfast.hosts.cli.serve import listening_at
+from holdfast.hosts.http.live_reads import SEND_SECONDS
 from holdfast.hosts.worker.garbage_collection import YOUNG_MAX
 from tests.integration.http.live import stream
 from tests.integration.http_auth.provider import CLIENT, SECRET, provider_at_work
@@ -341,6 +343,18 @@ def test_the_last_events_of_a_stream_are_not_cut_off(folder: Path) -> None:
         start(client, "checkout", "one", 20)
         with stream(client, f"{RUNS}/one/history") as events:
             assert list(islice(events, 100))[-1].type == "end"
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such time limit")
+def test_a_client_that_does_not_read_loses_its_connection() -> None:
+    """The system closes it: asyncio would wait until the client has read what was sent so far."""
+    with (
+        listening_at("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        seconds = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1_000
+    assert seconds == SEND_SECONDS
 
 
 def test_an_idle_connection_is_closed_after_the_time_of_the_option(folder: Path) -> None:

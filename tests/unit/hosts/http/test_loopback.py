@@ -70,9 +70,18 @@ def test_a_request_from_another_machine_has_no_principal(address: str | None) ->
     assert ACCESS.principal(a_request(HERE, address=address)) is None
 
 
-@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
+@pytest.mark.parametrize(
+    "header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
+)
 def test_a_request_through_a_proxy_of_this_machine_has_no_principal(header: str) -> None:
     assert ACCESS.principal(a_request(HERE, (header, "127.0.0.1"), address="127.0.0.1")) is None
+
+
+def test_a_request_of_a_proxy_that_adds_no_header_has_no_principal() -> None:
+    """Nginx speaks HTTP/1.0 to its servers, unless it is configured otherwise."""
+    request = a_request(HERE, address="127.0.0.1")
+    request.scope["http_version"] = "1.0"
+    assert ACCESS.principal(request) is None
 
 
 @pytest.fixture
