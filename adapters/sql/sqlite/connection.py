@@ -89,6 +89,15 @@ def sqlite_path(url: str) -> str:
     return path[1:]
 
 
+def _identity_of(path: str) -> tuple[int, int] | None:
+    """Return the device and the number of a file; None if there is none."""
+    try:
+        found = os.stat(path)  # a Path would take as long again, in each transaction
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 @contextlib.contextmanager
 def _translated() -> Generator[None]:
     try:
@@ -210,8 +219,12 @@ class SqliteDatabase:
                 f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}"
             )
         self.dialect: Dialect = SqliteDialect()
-        self.file: Path | None = Path(path)
-        self._path = path
+        self._file = Path(
+            path
+        ).absolute()  # the process may change its folder later, and open a connection then
+        self.file: Path | None = self._file
+        self._path = str(self._file)
+        self._identity: tuple[int, int] | None = None
         self._busy_seconds = min(busy_seconds, BUSY_SECONDS_MAX)
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
@@ -265,6 +278,7 @@ class SqliteDatabase:
         if not self._lock.acquire(timeout=seconds):
             raise TransientError("another thread of this process keeps the database busy")
         try:
+            self._check_file()
             if self._writer is None:
                 self._writer = self._connect()
             link = SqliteLink(self._writer)
@@ -295,6 +309,7 @@ class SqliteDatabase:
         if not self._lock.acquire(timeout=seconds):
             raise TransientError("another thread of this process keeps the database busy")
         try:
+            self._check_file()
             with self._shared_engine().connect() as connection:
                 connection.begin()
                 raw = connection.connection.driver_connection
@@ -345,6 +360,7 @@ class SqliteDatabase:
         """See `Database.close`."""
         with self._lock:
             self._let_go()
+            self._identity = None
         self._readers.close()
 
     def _let_go(self) -> None:
@@ -354,6 +370,17 @@ class SqliteDatabase:
         if self._sharing is not None:
             self._sharing.dispose()
             self._sharing = None
+
+    def _check_file(self) -> None:
+        """Raise UnavailableError if the file that this process writes to is no longer at its path.
+
+        SQLite would go on in a file that no other process finds, and that is gone when this process ends.
+        """
+        if self._identity is not None and _identity_of(self._path) != self._identity:
+            raise UnavailableError(
+                f"the database's file {self._path!r} was removed or replaced while this process used it: nothing is"
+                " stored any more; put the file back, or close the engine and open it again"
+            )
 
     def _connect(self, **options: Any) -> sqlite3.Connection:
         if self._is_spoilt:
@@ -373,6 +400,8 @@ class SqliteDatabase:
             except BaseException:
                 connection.close()
                 raise
+            if self._identity is None:
+                self._identity = _identity_of(self._path)
             return connection
 
     def _connect_reader(self, _: float) -> sqlite3.Connection:
@@ -386,7 +415,7 @@ class SqliteDatabase:
         Checks the path first, because SQLite reports all failures to open a file alike, whether or not a retry can
         help.
         """
-        path = Path(self._path)
+        path = self._file
         try:
             if path.is_dir():
                 raise InvalidUrlError(f"the URL names a folder, not a file: {self._path!r}")

@@ -82,3 +82,44 @@ def test_a_file_that_may_not_be_written_is_not_tried_again(tmp_path: Path) -> No
     tmp_path.chmod(0o500)
     assert type(raised_by(f"sqlite:///{path}")) is AccessDeniedError
     tmp_path.chmod(0o700)
+
+
+def test_nothing_is_stored_in_a_file_that_no_other_process_finds(tmp_path: Path) -> None:
+    """An application that removed or replaced the file would lose what it was told is stored."""
+    path = tmp_path / "a.db"
+    database = SqliteDatabase(str(path))
+    with database.writer(1.0) as link:
+        link.query("CREATE TABLE a (b)")
+    path.rename(tmp_path / "elsewhere.db")
+    for is_replaced in (False, True):
+        if is_replaced:
+            path.touch()
+        for lend in (database.writer, database.shared):
+            with pytest.raises(UnavailableError, match="removed or replaced"), lend(1.0):
+                pytest.fail("it was lent")
+    (tmp_path / "elsewhere.db").rename(path)
+    with database.writer(1.0) as link:
+        link.query("INSERT INTO a VALUES (1)")
+    path.unlink()
+    database.close()  # what is opened again is another store
+    with database.writer(1.0) as link:
+        assert link.query("SELECT * FROM sqlite_master") == []
+    database.close()
+
+
+def test_a_process_that_changes_its_folder_keeps_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = SqliteDatabase("a.db")
+    with database.writer(1.0) as link:
+        link.query("CREATE TABLE a (b)")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with database.reader(1.0) as link:
+        assert link.query("SELECT name FROM sqlite_master") == [("a",)]
+    database.close()
+    with database.writer(1.0) as link:
+        assert link.query("SELECT name FROM sqlite_master") == [("a",)]
+    database.close()
+    assert sorted(tmp_path.rglob("*.db")) == [tmp_path / "a.db"]
