@@ -169,6 +169,8 @@ class ServerConnection:
                 fault = f"{answer.status} {answer.code}"
                 refusals = 0
             except _NoDocumentError as error:
+                if error.status == 413:  # a proxy's limit, which is the same for each try
+                    return Answer(413, {"code": "too_large", "detail": str(error)})
                 refusals = refusals + 1 if 300 <= error.status < 500 and error.status != 429 else 0
                 if refusals == _REFUSALS_MAX or (refusals and error.status < 400):
                     raise error.final(f"{method} {path}") from None
@@ -232,9 +234,8 @@ class ServerConnection:
         return Answer(response.status, found)
 
     def _taken(self, seconds: float) -> HTTPConnection:
-        if (
-            self._process != os.getpid()
-        ):  # a forked child: two processes that share a connection mix their answers
+        if self._process != os.getpid():
+            # Two processes that share a connection read the answers to each other's requests.
             leave_alone(self._idle, self._busy)
             self._idle, self._busy, self._process = [], set(), os.getpid()
         connection = self._idle_connection()

@@ -146,6 +146,15 @@ def test_answers_of_another_server_end_a_request(
         assert connection.call("GET", "/tasks").status == 200
 
 
+def test_a_proxy_that_takes_no_body_of_this_size_has_answered(
+    server: Server, connection: ServerConnection
+) -> None:
+    Handler.answers = [(413, b"<html>Request Entity Too Large</html>")] * 2
+    answer = connection.call("GET", "/tasks")
+    assert (answer.status, answer.code, len(Handler.answers)) == (413, "too_large", 1)
+    assert server.accepted == 1
+
+
 def test_a_request_that_is_repeated_again_and_again_is_logged_as_a_warning(
     server: Server, connection: ServerConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
