@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
-from holdfast.hosts.http.authentication.loopback import FORWARDED, is_loopback
+from holdfast.hosts.http.authentication.loopback import is_forwarded, is_loopback
 from holdfast.hosts.http.authentication.origins import host_name, only
 
 if TYPE_CHECKING:  # the client has the table of operations too, and needs no starlette
@@ -64,7 +64,7 @@ def _is_sent_plain(request: "Request") -> bool:
     origin = request.headers.get("origin")
     if origin is not None:
         return origin.lower().startswith("http:")
-    return not any(name in request.headers for name in FORWARDED)
+    return not is_forwarded(request)
 
 
 def _secure_name(name: str, request: "Request") -> str:

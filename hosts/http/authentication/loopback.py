@@ -26,7 +26,7 @@ LOCAL: Final = Principal(
     id="local", kind="user", scopes=frozenset(Scope), namespaces=frozenset({ALL_NAMESPACES})
 )
 """The principal of a request from this machine to a server without credentials: it may do everything."""
-FORWARDED: Final = (
+_FORWARDED: Final = (
     "forwarded",
     "via",
     "x-forwarded-",
@@ -51,7 +51,7 @@ class LoopbackAccess:
         """
         headers = request.headers
         address = "" if request.client is None else request.client.host
-        if not is_loopback(address) or _is_forwarded(request):
+        if not is_loopback(address) or is_forwarded(request):
             return None
         host = only(headers, "host")
         if host is None or host_name(host) not in self._hosts:
@@ -62,10 +62,10 @@ class LoopbackAccess:
         return LOCAL
 
 
-def _is_forwarded(request: "Request") -> bool:
+def is_forwarded(request: "Request") -> bool:
     """Return whether a proxy has passed a request on. nginx adds no header, but uses HTTP/1.0, by default."""
     return request.scope.get("http_version") == "1.0" or any(
-        name.startswith(FORWARDED) for name in request.headers
+        name.startswith(_FORWARDED) for name in request.headers
     )
 
 
