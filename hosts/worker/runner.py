@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
+from operator import add
 from typing import Final, TypeVar
 
 import anyio
+import attrs
 from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
@@ -18,6 +20,7 @@ from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.shell import CallResult, WorkerShell
+from holdfast.hosts.worker.store_calls import Counts
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
 
@@ -33,7 +36,10 @@ _LOOK_SECONDS: Final = 0.01
 
 
 class WorkerRunner:
-    """Runs a worker machine in one event loop, for as long as `serve` runs. `lease` is in seconds."""
+    """Runs a worker machine in one event loop, for as long as `serve` runs, which is once. `lease` is in seconds.
+
+    `before` has the counters of the worker's earlier runners.
+    """
 
     def __init__(
         self,
@@ -43,8 +49,10 @@ class WorkerRunner:
         lease: float,
         sinks: Mapping[str, EventSink] | None = None,
         substitute: Substitute = unchanged,
+        before: Counts | None = None,
     ) -> None:
         self._core = core
+        self._before = before or Counts()
         self._shell = WorkerShell(core, settings, lease=lease, sinks=sinks or {}, substitute=substitute)
         self.machine, self.calls = self._shell.machine, self._shell.calls
         self._renewal = Renewal(
@@ -66,19 +74,30 @@ class WorkerRunner:
         self._group: TaskGroup | None = None
         self._stopped = False
 
-    async def serve(self, serving: Callable[[], None]) -> None:
+    @property
+    def counts(self) -> Counts:
+        """The counters of the worker since its first start. From any thread."""
+        counts = Counts(*map(add, attrs.astuple(self._before), attrs.astuple(self.calls.counts)))
+        counts.fenced += self.machine.late
+        return counts
+
+    async def serve(self, serving: Callable[[], None] = lambda: None) -> None:
         """Run in the current loop until the machine has finished. Calls `serving` once posted inputs are processed.
 
         Cancelling it cancels the running bodies and releases their jobs.
         """
-        await in_thread(self._core.connect)
-        await in_thread(register_workflows, self._core)
-        ended = self._core.lifecycle.begin_worker()
         try:
-            await self._serve(serving)
+            await in_thread(self._core.connect)
+            await in_thread(register_workflows, self._core)
+            ended = self._core.lifecycle.begin_worker()
+            try:
+                await self._serve(serving)
+            finally:
+                with CancelScope(shield=True):
+                    await make_in_thread(ended)
         finally:
             with CancelScope(shield=True):
-                await make_in_thread(ended)
+                await make_in_thread(self._shell.close)
 
     async def _serve(self, serving: Callable[[], None]) -> None:
         self._woken = anyio.Event()
@@ -97,8 +116,6 @@ class WorkerRunner:
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
                     await self._wait_for_threads()
-            with CancelScope(shield=True):
-                await make_in_thread(self._shell.close)
 
     def stop(self) -> None:
         """Stop at once. On the thread of the loop, like `post`."""

@@ -138,10 +138,8 @@ async def test_a_run_is_carried_out() -> None:
     assert check(snapshot_of(engine.core.adapters.persistence, [engine.core.namespace])) == []
 
 
-async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine = engine_on(SIMPLE)
+def parts_of_workers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[object]]:
+    """Return the list to which the parts of an engine are added from here on."""
     own = engine.core.own
     owned: list[weakref.ref[object]] = []
 
@@ -150,12 +148,34 @@ async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
         return own(part)
 
     monkeypatch.setattr(engine.core, "own", noted)
+    return owned
+
+
+async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_on(SIMPLE)
+    owned = parts_of_workers(engine, monkeypatch)
     async with engine:
         for _ in range(2):
             async with at_work(engine):
                 assert owned[-1]() is not None
         gc.collect()
         assert [one() for one in owned] == [None, None]
+
+
+async def test_an_open_engine_keeps_nothing_of_starts_that_could_not_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_on(SIMPLE, persistence=Unreachable())
+    owned = parts_of_workers(engine, monkeypatch)
+    worker = Worker(engine)
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            await worker.serve()
+    del worker
+    gc.collect()
+    assert [one() for one in owned] == [None, None]
 
 
 async def test_what_was_stored_before_it_began_is_carried_out() -> None:
@@ -572,15 +592,101 @@ async def test_an_error_of_a_sync_program_is_raised_as_it_is() -> None:
         await to_thread.run_sync(program)
 
 
+# Started again --------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_has_ended_can_be_started_again() -> None:
+    """With its engine, as by a server that restarts in one process. Its counters continue."""
+    engine = engine_on(SIMPLE)
+    worker = Worker(engine)
+    sessions: list[str | None] = []
+    with anyio.fail_after(60):
+        for use in (1, 2):
+            async with engine, worker:
+                assert worker.stats().phase == "running"
+                assert await engine.run(SIMPLE(4)) == 8
+                sessions.append(worker.stats().session)
+            assert worker.stats().phase == "stopped"
+            assert worker.stats().settled == use
+
+    assert None not in sessions
+    assert sessions[0] != sessions[1]
+
+
+async def test_a_worker_in_a_thread_can_be_started_again() -> None:
+    def program() -> list[int]:
+        engine = engine_on(SIMPLE)
+        worker = Worker(engine)
+        given: list[int] = []
+        with engine.sync:
+            for x in range(2):
+                with worker:
+                    given.append(engine.sync.start(SIMPLE(x)).result(timeout=60))
+        return given
+
+    assert await to_thread.run_sync(program) == [0, 2]
+
+
+async def test_a_drain_after_its_end_does_not_end_the_next_start() -> None:
+    engine = engine_on(SIMPLE)
+    worker = Worker(engine)
+    with anyio.fail_after(60):
+        async with engine:
+            async with worker:
+                pass
+            worker.drain()
+            worker.stop()
+            async with worker:
+                assert await engine.run(SIMPLE(4)) == 8
+
+
+async def test_a_worker_that_could_not_connect_can_be_started_again() -> None:
+    engine = engine_on(SIMPLE, persistence=(store := Unreachable()))
+    worker = Worker(engine)
+
+    def program() -> None:
+        with worker:
+            pytest.fail("the block has begun")
+
+    with anyio.fail_after(60):
+        with pytest.raises(UnavailableError):
+            await worker.serve()
+        with pytest.raises(UnavailableError):
+            await to_thread.run_sync(program)
+        with pytest.raises(UnavailableError):
+            async with worker:
+                pytest.fail("the block has begun")
+        store.is_back = True
+        async with worker:
+            assert await engine.run(SIMPLE(4)) == 8
+
+
+async def test_a_worker_that_runs_is_not_started_a_second_time() -> None:
+    async with at_work(engine := engine_on(SIMPLE)) as worker:
+        with pytest.raises(InvalidArgumentError, match="already running"):
+            await worker.serve()
+        with pytest.raises(InvalidArgumentError, match="already running"):
+            async with worker:
+                pytest.fail("the block has begun")
+        with pytest.raises(InvalidArgumentError, match="already running"), worker:
+            pytest.fail("the block has begun")
+        with pytest.raises(InvalidArgumentError, match="already running"):
+            worker.run()
+        assert await engine.run(SIMPLE(4)) == 8
+
+
 # Errors of its own -----------------------------------------------------------------------------------------------
 
 
 class Unreachable(MemoryPersistence):
-    """A store that cannot be reached."""
+    """A store that cannot be reached until it is back."""
+
+    is_back = False
 
     @override
     def setup(self) -> None:
-        raise UnavailableError("nobody is there")
+        if not self.is_back:
+            raise UnavailableError("nobody is there")
 
 
 class BreakingClock(SystemClock):
