@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import add
 from typing import Final, TypeVar
 
@@ -13,7 +14,7 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.caught_calls import CaughtCall
-from holdfast.hosts.execution.threads import in_thread, make_in_thread
+from holdfast.hosts.execution.threads import make_in_thread, result_in_thread
 from holdfast.hosts.wiring.registered_workflows import register_workflows
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
@@ -72,6 +73,8 @@ class WorkerRunner:
         self._sink_calls: set[CancelScope] = set()
         self._leave_by = math.inf
         self._group: TaskGroup | None = None
+        self._connecting: CancelScope | None = None
+        self._is_leaving = False
         self._stopped = False
 
     @property
@@ -86,9 +89,12 @@ class WorkerRunner:
 
         Cancelling it cancels the running bodies and releases their jobs.
         """
+        self._renewal.watch_loop()
         try:
-            await in_thread(self._core.connect)
-            await in_thread(register_workflows, self._core)
+            if not await self._connect():
+                self._shell.post(p.Stop())
+                self._shell.step(self._core.adapters.clock.monotonic())
+                return
             ended = self._core.lifecycle.begin_worker()
             try:
                 await self._serve(serving)
@@ -99,9 +105,23 @@ class WorkerRunner:
             with CancelScope(shield=True):
                 await make_in_thread(self._shell.close)
 
+    async def _connect(self) -> bool:
+        """Connect to the store; return False if it was stopped before that.
+
+        A call to a store that is down lasts for the patience of the engine. A worker that ends abandons it.
+        """
+        with CancelScope() as scope:
+            self._connecting = scope
+            if self._is_leaving:
+                scope.cancel()
+            await lowlevel.checkpoint_if_cancelled()
+            await result_in_thread(self._core.connect)
+            await result_in_thread(partial(register_workflows, self._core))
+        self._connecting = None
+        return not scope.cancelled_caught
+
     async def _serve(self, serving: Callable[[], None]) -> None:
         self._woken = anyio.Event()
-        self._renewal.watch_loop()
         self._core.listener.add_worker(self._wake, self._notify)
         serving()
         try:
@@ -117,10 +137,23 @@ class WorkerRunner:
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
                     await self._wait_for_threads()
 
+    def drain(self) -> None:
+        """Drain. From any thread, also before `serve` runs, which then returns at once."""
+        self._leave(p.Drain())
+
     def stop(self) -> None:
-        """Stop at once. On the thread of the loop, like `post`."""
+        """Stop at once. From any thread, like `drain`."""
         self._stopped = True
-        self.post(p.Stop())
+        self._leave(p.Stop())
+
+    def _leave(self, how: p.Input) -> None:
+        def leave() -> None:
+            if self._connecting is not None:
+                self._connecting.cancel()
+            self.post(how)
+
+        self._is_leaving = True  # before the call: `serve` makes its loop known before it reads this
+        self._renewal.in_loop(leave)
 
     def post(self, happened: p.Input) -> None:
         """Post an input to the machine. On the thread of the loop."""

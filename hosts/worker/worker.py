@@ -3,7 +3,7 @@
 import logging
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -18,9 +18,8 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
-from holdfast.hosts.execution.threads import in_thread
+from holdfast.hosts.execution.threads import in_thread, result_in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
-from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.garbage_collection import collecting_seldom
 from holdfast.hosts.worker.runner import WorkerRunner
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
@@ -209,14 +208,14 @@ class Worker:
     def drain(self) -> None:
         """Stop gracefully: claim no more jobs, let running bodies finish, release those that do not end in time.
 
-        Before its first start: end as soon as it starts. After its end, this does nothing.
+        Safe from any thread. Before its first start: end as soon as it starts. After its end, this does nothing.
         """
-        self._driver.post(p.Drain())
+        self._driver.drain()
 
     def stop(self) -> None:
         """Stop at once: cancel running bodies; their jobs are reaped when the session has expired.
 
-        Before its first start and after its end, like `drain`.
+        Safe from any thread. Before its first start and after its end, it does what `drain` does then.
         """
         self._driver.stop()
 
@@ -241,7 +240,7 @@ class Worker:
     ) -> None:
         """Drain. If the worker ended with an error and the block did not, raise that error in a group."""
         assert self._thread is not None
-        self._driver.post_from_thread(p.Drain())
+        self.drain()
         self._thread.join()
         self._end()
         if self._failure is not None and error is None:
@@ -252,7 +251,7 @@ class Worker:
         self._begin()
         try:
             # The runner connects too, but its errors would cancel the block and be raised in a group after it.
-            await in_thread(self._core.connect)
+            await result_in_thread(self._core.connect)
             self._ended = self._core.lifecycle.begin_worker()  # before the block begins
             self._background = anyio.create_task_group()
             await self._background.__aenter__()
@@ -335,24 +334,30 @@ class Worker:
             raise
 
     async def _run_with_signals(self) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._obey_signals)
-            await self._driver.serve()
-            group.cancel_scope.cancel()
-
-    async def _obey_signals(self) -> None:
+        failure: Exception | None = None
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
-            first = True
-            async for number in signals:
-                _log.warning(
-                    "%s: %s",
-                    signal.Signals(number).name,
-                    "draining: no new jobs are claimed, running attempts may end; a second signal stops at once"
-                    if first
-                    else "stopping at once",
-                )
-                if first:
-                    self.drain()
-                else:
-                    self.stop()
-                first = False
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._obey, signals)
+                try:
+                    await self._driver.serve()
+                except Exception as error:  # noqa: BLE001  # raised below: the task group would wrap it
+                    failure = error
+                group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _obey(self, signals: AsyncIterator[signal.Signals]) -> None:
+        first = True
+        async for number in signals:
+            _log.warning(
+                "%s: %s",
+                signal.Signals(number).name,
+                "draining: no new jobs are claimed, running attempts may end; a second signal stops at once"
+                if first
+                else "stopping at once",
+            )
+            if first:
+                self.drain()
+            else:
+                self.stop()
+            first = False

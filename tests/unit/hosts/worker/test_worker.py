@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import signal
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -768,6 +769,89 @@ async def test_an_error_that_ends_it_later_is_raised_when_a_sync_block_ends_unle
 
     assert raised.value is error or raised.group_contains(RuntimeError, match="a bug")
     assert "the worker stopped with an error" in caplog.text
+
+
+# An end while it connects ----------------------------------------------------------------------------------------
+
+
+class NotAnswering(MemoryPersistence):
+    """A store that does not answer the first call until it is let go."""
+
+    def __init__(self, when_reached: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+        self.let_go = threading.Event()
+        self._when_reached = when_reached
+
+    @override
+    def setup(self) -> None:
+        self.reached.set()
+        self._when_reached()
+        if not self.let_go.wait(10):
+            raise UnavailableError("it did not answer in time")
+
+
+@pytest.fixture
+def not_answering() -> Iterator[NotAnswering]:
+    store = NotAnswering()
+    yield store
+    store.let_go.set()
+
+
+@pytest.mark.parametrize("how", ["drain", "stop", "cancel"])
+async def test_a_worker_that_connects_ends_at_once(how: str, not_answering: NotAnswering) -> None:
+    """It does not wait for a store that does not answer."""
+    worker = Worker(engine_on(SIMPLE, persistence=not_answering))
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.serve)
+        await to_thread.run_sync(not_answering.reached.wait)
+        match how:
+            case "drain":
+                worker.drain()
+            case "stop":
+                worker.stop()
+            case _:
+                group.cancel_scope.cancel()
+
+    assert how == "cancel" or worker.stats().phase == "stopped"
+    assert not not_answering.let_go.is_set()
+
+
+async def test_a_block_whose_worker_connects_can_be_cancelled(not_answering: NotAnswering) -> None:
+    async def block() -> None:
+        async with Worker(engine_on(SIMPLE, persistence=not_answering)):
+            pytest.fail("the block has begun")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(block)
+        await to_thread.run_sync(not_answering.reached.wait)
+        group.cancel_scope.cancel()
+
+
+async def test_a_drain_before_the_start_ends_it_without_a_connection(not_answering: NotAnswering) -> None:
+    worker = Worker(engine_on(SIMPLE, persistence=not_answering))
+    worker.drain()
+    await worker.serve()
+
+    assert worker.stats().phase == "stopped"
+    assert not not_answering.reached.is_set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_connects_ends_at_a_signal(number: signal.Signals) -> None:
+    store = NotAnswering(lambda: signal.pthread_kill(threading.main_thread().ident or 0, number))
+    worker = Worker(engine_on(SIMPLE, persistence=store))
+    try:
+        worker.run()
+    finally:
+        store.let_go.set()
+
+    assert worker.stats().phase == "stopped"
+
+
+def test_a_process_that_cannot_connect_raises_the_error_as_it_is() -> None:
+    with pytest.raises(UnavailableError, match="nobody is there"):
+        Worker(engine_on(SIMPLE, persistence=Unreachable())).run()
 
 
 # The end --------------------------------------------------------------------------------------------------------
