@@ -227,12 +227,18 @@ class Worker:
         self._begin()
         self._serving, self._failure = threading.Event(), None
         self._thread = threading.Thread(target=self._serve_in_thread, name="holdfast-worker")
-        self._thread.start()
-        self._serving.wait()
-        if self._failure is not None:
-            self._thread.join()
+        try:
+            self._thread.start()
+            self._serving.wait()
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:
+            # It may be Ctrl-C: no `__exit__` would stop the thread, and the process would not end.
+            self.drain()
+            if self._thread.is_alive():
+                self._thread.join()
             self._end()
-            raise self._failure
+            raise
         return self
 
     def __exit__(

@@ -5,6 +5,7 @@ import gc
 import logging
 import signal
 import threading
+import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -835,6 +836,34 @@ async def test_a_drain_before_the_start_ends_it_without_a_connection(not_answeri
 
     assert worker.stats().phase == "stopped"
     assert not not_answering.reached.is_set()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also in a process that was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_while_a_worker_in_a_thread_connects_ends_the_thread() -> None:
+    def interrupt() -> None:
+        time.sleep(0.1)  # a signal just before the main thread waits would not interrupt the wait
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    store = NotAnswering(interrupt)
+    engine = engine_on(SIMPLE, persistence=store)
+    worker = Worker(engine)
+    try:
+        with pytest.raises(KeyboardInterrupt), worker:
+            pytest.fail("the block has begun")
+        assert threads_of_workers() == []
+    finally:
+        store.let_go.set()
+
+    with engine.sync, worker:
+        assert engine.sync.start(SIMPLE(4)).result(timeout=60) == 8
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
