@@ -2,22 +2,26 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import add
 from typing import Final, TypeVar
 
 import anyio
+import attrs
 from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.caught_calls import CaughtCall
-from holdfast.hosts.execution.threads import in_thread, make_in_thread
+from holdfast.hosts.execution.threads import make_in_thread, result_in_thread
 from holdfast.hosts.wiring.registered_workflows import register_workflows
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.shell import CallResult, WorkerShell
+from holdfast.hosts.worker.store_calls import Counts
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
 
@@ -33,7 +37,10 @@ _LOOK_SECONDS: Final = 0.01
 
 
 class WorkerRunner:
-    """Runs a worker machine in one event loop, for as long as `serve` runs. `lease` is in seconds."""
+    """Runs a worker machine in one event loop, for as long as `serve` runs, which is once. `lease` is in seconds.
+
+    `before` has the counters of the worker's earlier runners.
+    """
 
     def __init__(
         self,
@@ -43,8 +50,10 @@ class WorkerRunner:
         lease: float,
         sinks: Mapping[str, EventSink] | None = None,
         substitute: Substitute = unchanged,
+        before: Counts | None = None,
     ) -> None:
         self._core = core
+        self._before = before or Counts()
         self._shell = WorkerShell(core, settings, lease=lease, sinks=sinks or {}, substitute=substitute)
         self.machine, self.calls = self._shell.machine, self._shell.calls
         self._renewal = Renewal(
@@ -64,25 +73,55 @@ class WorkerRunner:
         self._sink_calls: set[CancelScope] = set()
         self._leave_by = math.inf
         self._group: TaskGroup | None = None
+        self._connecting: CancelScope | None = None
+        self._is_leaving = False
         self._stopped = False
 
-    async def serve(self, serving: Callable[[], None]) -> None:
+    @property
+    def counts(self) -> Counts:
+        """The counters of the worker since its first start. From any thread."""
+        counts = Counts(*map(add, attrs.astuple(self._before), attrs.astuple(self.calls.counts)))
+        counts.fenced += self.machine.late
+        return counts
+
+    async def serve(self, serving: Callable[[], None] = lambda: None) -> None:
         """Run in the current loop until the machine has finished. Calls `serving` once posted inputs are processed.
 
         Cancelling it cancels the running bodies and releases their jobs.
         """
-        await in_thread(self._core.connect)
-        await in_thread(register_workflows, self._core)
-        ended = self._core.lifecycle.begin_worker()
+        self._renewal.watch_loop()
         try:
-            await self._serve(serving)
+            if not await self._connect():
+                self._shell.post(p.Stop())
+                self._shell.step(self._core.adapters.clock.monotonic())
+                return
+            ended = self._core.lifecycle.begin_worker()
+            try:
+                await self._serve(serving)
+            finally:
+                with CancelScope(shield=True):
+                    await make_in_thread(ended)
         finally:
             with CancelScope(shield=True):
-                await make_in_thread(ended)
+                await make_in_thread(self._shell.close)
+
+    async def _connect(self) -> bool:
+        """Connect to the store; return False if it was stopped before that.
+
+        A call to a store that is down lasts for the patience of the engine. A worker that ends abandons it.
+        """
+        with CancelScope() as scope:
+            self._connecting = scope
+            if self._is_leaving:
+                scope.cancel()
+            await lowlevel.checkpoint_if_cancelled()
+            await result_in_thread(self._core.connect)
+            await result_in_thread(partial(register_workflows, self._core))
+        self._connecting = None
+        return not scope.cancelled_caught
 
     async def _serve(self, serving: Callable[[], None]) -> None:
         self._woken = anyio.Event()
-        self._renewal.watch_loop()
         self._core.listener.add_worker(self._wake, self._notify)
         serving()
         try:
@@ -97,13 +136,24 @@ class WorkerRunner:
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
                     await self._wait_for_threads()
-            with CancelScope(shield=True):
-                await make_in_thread(self._shell.close)
+
+    def drain(self) -> None:
+        """Drain. From any thread, also before `serve` runs, which then returns at once."""
+        self._leave(p.Drain())
 
     def stop(self) -> None:
-        """Stop at once. On the thread of the loop, like `post`."""
+        """Stop at once. From any thread, like `drain`."""
         self._stopped = True
-        self.post(p.Stop())
+        self._leave(p.Stop())
+
+    def _leave(self, how: p.Input) -> None:
+        def leave() -> None:
+            if self._connecting is not None:
+                self._connecting.cancel()
+            self.post(how)
+
+        self._is_leaving = True  # before the call: `serve` makes its loop known before it reads this
+        self._renewal.in_loop(leave)
 
     def post(self, happened: p.Input) -> None:
         """Post an input to the machine. On the thread of the loop."""

@@ -3,9 +3,10 @@
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,9 +18,8 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
-from holdfast.hosts.execution.threads import in_thread
+from holdfast.hosts.execution.threads import in_thread, result_in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
-from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.garbage_collection import collecting_seldom
 from holdfast.hosts.worker.runner import WorkerRunner
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
@@ -27,6 +27,7 @@ from holdfast.kernel.authoring.options import QUEUE_NAME
 from holdfast.kernel.commands.names import NAME_MAX, text_fault
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.durations import NO_TIME, Duration
+from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.events import EventSink
 from holdfast.ports.validation import SINK, Wanted, an, by_name, check, duration, integer, several
 
@@ -44,10 +45,10 @@ _log = logging.getLogger("holdfast.worker")
 
 @attrs.frozen(kw_only=True)
 class WorkerStats:
-    """Counters of a worker since its start, and its current state.
+    """Counters of a worker since its first start, and its current state.
 
     Attributes:
-        session: The id of its session; None before the first one is open.
+        session: The id of its session; None after a start until one is open.
         phase: `running`, `draining`, `stopping` or `stopped`.
         running: Bodies that are running.
         unsettled: Bodies that have ended and whose result is not stored yet.
@@ -89,6 +90,9 @@ _SIGNALS: Final = tuple(
 
 class Worker:
     """Claims jobs of an engine's workflows, runs their bodies, settles their results.
+
+    Once it has ended, it can be started again; it then has a new session. A start while it runs is refused with
+    InvalidArgumentError.
 
     Args:
         engine: The engine whose workflows to run. Durations below are timedeltas or numbers of seconds.
@@ -172,7 +176,12 @@ class Worker:
             name=name,
         )
         self._core = core
-        self._driver = WorkerRunner(core, settings, lease=lasts, sinks=taken, substitute=engine.substitute)
+        self._new_runner = partial(
+            WorkerRunner, core, settings, lease=lasts, sinks=taken, substitute=engine.substitute
+        )
+        self._driver = self._new_runner()
+        self._was_started = False
+        self._in_use = threading.Lock()
         self._background: TaskGroup | None = None
         self._ended: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
@@ -185,7 +194,7 @@ class Worker:
         The first signal drains; the second stops at once and releases nothing. Python's garbage collector runs less
         often meanwhile, which saves a quarter of the processor time.
         """
-        with collecting_seldom():
+        with self._use(), collecting_seldom():
             anyio.run(self._run_with_signals)
 
     async def serve(self) -> None:
@@ -193,14 +202,21 @@ class Worker:
 
         Cancelling it cancels the running bodies and releases their jobs.
         """
-        await self._driver.serve(self._serving.set)
+        with self._use():
+            await self._driver.serve()
 
     def drain(self) -> None:
-        """Stop gracefully: claim no more jobs, let running bodies finish, release those that do not end in time."""
-        self._driver.post(p.Drain())
+        """Stop gracefully: claim no more jobs, let running bodies finish, release those that do not end in time.
+
+        Safe from any thread. Before its first start: end as soon as it starts. After its end, this does nothing.
+        """
+        self._driver.drain()
 
     def stop(self) -> None:
-        """Stop at once: cancel running bodies; their jobs are reaped when the session has expired."""
+        """Stop at once: cancel running bodies; their jobs are reaped when the session has expired.
+
+        Safe from any thread. Before its first start and after its end, it does what `drain` does then.
+        """
         self._driver.stop()
 
     def __enter__(self) -> Self:
@@ -208,12 +224,21 @@ class Worker:
 
         Raises the error that prevented the connection to the store.
         """
+        self._begin()
+        self._serving, self._failure = threading.Event(), None
         self._thread = threading.Thread(target=self._serve_in_thread, name="holdfast-worker")
-        self._thread.start()
-        self._serving.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
+        try:
+            self._thread.start()
+            self._serving.wait()
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:
+            # It may be Ctrl-C: no `__exit__` would stop the thread, and the process would not end.
+            self.drain()
+            if self._thread.is_alive():
+                self._thread.join()
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -221,18 +246,24 @@ class Worker:
     ) -> None:
         """Drain. If the worker ended with an error and the block did not, raise that error in a group."""
         assert self._thread is not None
-        self._driver.post_from_thread(p.Drain())
+        self.drain()
         self._thread.join()
+        self._end()
         if self._failure is not None and error is None:
             raise self._failure
 
     async def __aenter__(self) -> Self:
         """Start the worker beside the code in the `async with` block. Raises if it cannot connect."""
-        # `serve` connects too, but its errors would cancel the block and be raised in a group after it.
-        await in_thread(self._core.connect)
-        self._ended = self._core.lifecycle.begin_worker()  # before the block begins
-        self._background = anyio.create_task_group()
-        await self._background.__aenter__()
+        self._begin()
+        try:
+            # The runner connects too, but its errors would cancel the block and be raised in a group after it.
+            await result_in_thread(self._core.connect)
+            self._ended = self._core.lifecycle.begin_worker()  # before the block begins
+            self._background = anyio.create_task_group()
+            await self._background.__aenter__()
+        except BaseException:
+            self._end()
+            raise
         self._background.start_soon(self._serve_beside)
         return self
 
@@ -252,23 +283,48 @@ class Worker:
         finally:
             with CancelScope(shield=True):
                 await in_thread(self._ended)
+            self._end()
 
     def stats(self) -> WorkerStats:
         """Return the counters of this worker. Safe from any thread."""
-        machine, calls = self._driver.machine, self._driver.calls
-        counts = attrs.asdict(calls.counts)
-        counts["fenced"] += machine.late
+        runner = self._driver
         return WorkerStats(
-            session=calls.session,
-            phase=machine.phase,
-            running=machine.running,
-            unsettled=machine.unsettled,
-            **counts,
+            session=runner.calls.session,
+            phase=runner.machine.phase,
+            running=runner.machine.running,
+            unsettled=runner.machine.unsettled,
+            **attrs.asdict(runner.counts),
         )
+
+    @contextmanager
+    def _use(self) -> Generator[None]:
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        """Begin a use of the worker, each with a runner of its own."""
+        if not self._in_use.acquire(blocking=False):
+            raise InvalidArgumentError(
+                "worker",
+                "this worker is already running: make another one, or start it again once it has ended",
+            )
+        try:
+            if self._was_started:
+                self._driver = self._new_runner(before=self._driver.counts)
+            self._was_started = True
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        self._in_use.release()
 
     def _serve_in_thread(self) -> None:
         try:
-            anyio.run(self.serve)
+            anyio.run(self._driver.serve, self._serving.set)
         except BaseException as error:  # noqa: BLE001  # raised again in the thread that started the worker
             self._failure = error
             if self._serving.is_set():
@@ -278,30 +334,36 @@ class Worker:
 
     async def _serve_beside(self) -> None:
         try:
-            await self.serve()
+            await self._driver.serve()
         except Exception as error:
             _log.critical(_ENDED, exc_info=error)
             raise
 
     async def _run_with_signals(self) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._obey_signals)
-            await self.serve()
-            group.cancel_scope.cancel()
-
-    async def _obey_signals(self) -> None:
+        failure: Exception | None = None
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
-            first = True
-            async for number in signals:
-                _log.warning(
-                    "%s: %s",
-                    signal.Signals(number).name,
-                    "draining: no new jobs are claimed, running attempts may end; a second signal stops at once"
-                    if first
-                    else "stopping at once",
-                )
-                if first:
-                    self.drain()
-                else:
-                    self.stop()
-                first = False
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._obey, signals)
+                try:
+                    await self._driver.serve()
+                except Exception as error:  # noqa: BLE001  # raised below: the task group would wrap it
+                    failure = error
+                group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _obey(self, signals: AsyncIterator[signal.Signals]) -> None:
+        first = True
+        async for number in signals:
+            _log.warning(
+                "%s: %s",
+                signal.Signals(number).name,
+                "draining: no new jobs are claimed, running attempts may end; a second signal stops at once"
+                if first
+                else "stopping at once",
+            )
+            if first:
+                self.drain()
+            else:
+                self.stop()
+            first = False

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import logging
+import signal
 import threading
+import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -138,10 +140,8 @@ async def test_a_run_is_carried_out() -> None:
     assert check(snapshot_of(engine.core.adapters.persistence, [engine.core.namespace])) == []
 
 
-async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine = engine_on(SIMPLE)
+def parts_of_workers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[object]]:
+    """Return the list to which the parts of an engine are added from here on."""
     own = engine.core.own
     owned: list[weakref.ref[object]] = []
 
@@ -150,12 +150,34 @@ async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
         return own(part)
 
     monkeypatch.setattr(engine.core, "own", noted)
+    return owned
+
+
+async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_on(SIMPLE)
+    owned = parts_of_workers(engine, monkeypatch)
     async with engine:
         for _ in range(2):
             async with at_work(engine):
                 assert owned[-1]() is not None
         gc.collect()
         assert [one() for one in owned] == [None, None]
+
+
+async def test_an_open_engine_keeps_nothing_of_starts_that_could_not_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_on(SIMPLE, persistence=Unreachable())
+    owned = parts_of_workers(engine, monkeypatch)
+    worker = Worker(engine)
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            await worker.serve()
+    del worker
+    gc.collect()
+    assert [one() for one in owned] == [None, None]
 
 
 async def test_what_was_stored_before_it_began_is_carried_out() -> None:
@@ -572,15 +594,101 @@ async def test_an_error_of_a_sync_program_is_raised_as_it_is() -> None:
         await to_thread.run_sync(program)
 
 
+# Started again --------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_has_ended_can_be_started_again() -> None:
+    """With its engine, as by a server that restarts in one process. Its counters continue."""
+    engine = engine_on(SIMPLE)
+    worker = Worker(engine)
+    sessions: list[str | None] = []
+    with anyio.fail_after(60):
+        for use in (1, 2):
+            async with engine, worker:
+                assert worker.stats().phase == "running"
+                assert await engine.run(SIMPLE(4)) == 8
+                sessions.append(worker.stats().session)
+            assert worker.stats().phase == "stopped"
+            assert worker.stats().settled == use
+
+    assert None not in sessions
+    assert sessions[0] != sessions[1]
+
+
+async def test_a_worker_in_a_thread_can_be_started_again() -> None:
+    def program() -> list[int]:
+        engine = engine_on(SIMPLE)
+        worker = Worker(engine)
+        given: list[int] = []
+        with engine.sync:
+            for x in range(2):
+                with worker:
+                    given.append(engine.sync.start(SIMPLE(x)).result(timeout=60))
+        return given
+
+    assert await to_thread.run_sync(program) == [0, 2]
+
+
+async def test_a_drain_after_its_end_does_not_end_the_next_start() -> None:
+    engine = engine_on(SIMPLE)
+    worker = Worker(engine)
+    with anyio.fail_after(60):
+        async with engine:
+            async with worker:
+                pass
+            worker.drain()
+            worker.stop()
+            async with worker:
+                assert await engine.run(SIMPLE(4)) == 8
+
+
+async def test_a_worker_that_could_not_connect_can_be_started_again() -> None:
+    engine = engine_on(SIMPLE, persistence=(store := Unreachable()))
+    worker = Worker(engine)
+
+    def program() -> None:
+        with worker:
+            pytest.fail("the block has begun")
+
+    with anyio.fail_after(60):
+        with pytest.raises(UnavailableError):
+            await worker.serve()
+        with pytest.raises(UnavailableError):
+            await to_thread.run_sync(program)
+        with pytest.raises(UnavailableError):
+            async with worker:
+                pytest.fail("the block has begun")
+        store.is_back = True
+        async with worker:
+            assert await engine.run(SIMPLE(4)) == 8
+
+
+async def test_a_worker_that_runs_is_not_started_a_second_time() -> None:
+    async with at_work(engine := engine_on(SIMPLE)) as worker:
+        with pytest.raises(InvalidArgumentError, match="already running"):
+            await worker.serve()
+        with pytest.raises(InvalidArgumentError, match="already running"):
+            async with worker:
+                pytest.fail("the block has begun")
+        with pytest.raises(InvalidArgumentError, match="already running"), worker:
+            pytest.fail("the block has begun")
+        with pytest.raises(InvalidArgumentError, match="already running"):
+            worker.run()
+        assert await engine.run(SIMPLE(4)) == 8
+
+
 # Errors of its own -----------------------------------------------------------------------------------------------
 
 
 class Unreachable(MemoryPersistence):
-    """A store that cannot be reached."""
+    """A store that cannot be reached until it is back."""
+
+    is_back = False
 
     @override
     def setup(self) -> None:
-        raise UnavailableError("nobody is there")
+        if not self.is_back:
+            raise UnavailableError("nobody is there")
 
 
 class BreakingClock(SystemClock):
@@ -662,6 +770,117 @@ async def test_an_error_that_ends_it_later_is_raised_when_a_sync_block_ends_unle
 
     assert raised.value is error or raised.group_contains(RuntimeError, match="a bug")
     assert "the worker stopped with an error" in caplog.text
+
+
+# An end while it connects ----------------------------------------------------------------------------------------
+
+
+class NotAnswering(MemoryPersistence):
+    """A store that does not answer the first call until it is let go."""
+
+    def __init__(self, when_reached: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+        self.let_go = threading.Event()
+        self._when_reached = when_reached
+
+    @override
+    def setup(self) -> None:
+        self.reached.set()
+        self._when_reached()
+        if not self.let_go.wait(10):
+            raise UnavailableError("it did not answer in time")
+
+
+@pytest.fixture
+def not_answering() -> Iterator[NotAnswering]:
+    store = NotAnswering()
+    yield store
+    store.let_go.set()
+
+
+@pytest.mark.parametrize("how", ["drain", "stop", "cancel"])
+async def test_a_worker_that_connects_ends_at_once(how: str, not_answering: NotAnswering) -> None:
+    """It does not wait for a store that does not answer."""
+    worker = Worker(engine_on(SIMPLE, persistence=not_answering))
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.serve)
+        await to_thread.run_sync(not_answering.reached.wait)
+        match how:
+            case "drain":
+                worker.drain()
+            case "stop":
+                worker.stop()
+            case _:
+                group.cancel_scope.cancel()
+
+    assert how == "cancel" or worker.stats().phase == "stopped"
+    assert not not_answering.let_go.is_set()
+
+
+async def test_a_block_whose_worker_connects_can_be_cancelled(not_answering: NotAnswering) -> None:
+    async def block() -> None:
+        async with Worker(engine_on(SIMPLE, persistence=not_answering)):
+            pytest.fail("the block has begun")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(block)
+        await to_thread.run_sync(not_answering.reached.wait)
+        group.cancel_scope.cancel()
+
+
+async def test_a_drain_before_the_start_ends_it_without_a_connection(not_answering: NotAnswering) -> None:
+    worker = Worker(engine_on(SIMPLE, persistence=not_answering))
+    worker.drain()
+    await worker.serve()
+
+    assert worker.stats().phase == "stopped"
+    assert not not_answering.reached.is_set()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also in a process that was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_while_a_worker_in_a_thread_connects_ends_the_thread() -> None:
+    def interrupt() -> None:
+        time.sleep(0.1)  # a signal just before the main thread waits would not interrupt the wait
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    store = NotAnswering(interrupt)
+    engine = engine_on(SIMPLE, persistence=store)
+    worker = Worker(engine)
+    try:
+        with pytest.raises(KeyboardInterrupt), worker:
+            pytest.fail("the block has begun")
+        assert threads_of_workers() == []
+    finally:
+        store.let_go.set()
+
+    with engine.sync, worker:
+        assert engine.sync.start(SIMPLE(4)).result(timeout=60) == 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_connects_ends_at_a_signal(number: signal.Signals) -> None:
+    store = NotAnswering(lambda: signal.pthread_kill(threading.main_thread().ident or 0, number))
+    worker = Worker(engine_on(SIMPLE, persistence=store))
+    try:
+        worker.run()
+    finally:
+        store.let_go.set()
+
+    assert worker.stats().phase == "stopped"
+
+
+def test_a_process_that_cannot_connect_raises_the_error_as_it_is() -> None:
+    with pytest.raises(UnavailableError, match="nobody is there"):
+        Worker(engine_on(SIMPLE, persistence=Unreachable())).run()
 
 
 # The end --------------------------------------------------------------------------------------------------------
