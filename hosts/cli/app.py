@@ -4,6 +4,7 @@
 `holdfast worker 2>&1 | head -1`.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -55,6 +56,8 @@ or HOLDFAST_URL, or else what the configuration file names.
 
 Most commands can go to a server instead, over HTTP: --server URL or HOLDFAST_SERVER, with its key in HOLDFAST_KEY.
 """
+_READER_GONE: Final = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
+"""Errors of a stream that will never work again: its pipe is broken, its terminal is gone, or it is closed."""
 _WITHOUT_CONFIGURATION: Final = frozenset({"completion", "openapi"})
 """A shell runs these in any folder, whatever file is there."""
 
@@ -214,27 +217,40 @@ def _failed(screen: "Screen", error: BaseException) -> int:
 
 
 class _TolerantStream(TextIOWrapper):
-    """A text stream that discards output without an error once its pipe is broken."""
+    """A text stream that never raises: it discards all output once its reader is gone, and a line if its disk is full.
+
+    The buffer below it keeps some of the lines that could not be written, and writes them before the next ones.
+    """
 
     @override
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
-        except OSError:
-            self._forget()
+        except OSError as error:
+            self._give_up_without_reader(error)
             return len(text)
 
     @override
     def flush(self) -> None:
         try:
             super().flush()
-        except OSError:
-            self._forget()
+        except OSError as error:
+            self._give_up_without_reader(error)
 
-    def _forget(self) -> None:
+    def flush_at_end(self) -> None:
+        """Flush the stream, or else discard what it has kept: Python flushes again at exit, which must not fail."""
+        try:
+            super().flush()
+        except OSError:
+            self._discard_output()
+
+    def _give_up_without_reader(self, error: OSError) -> None:
+        if error.errno in _READER_GONE:
+            self._discard_output()
+
+    def _discard_output(self) -> None:
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            # Python flushes the buffer at exit, which must not fail again.
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
 
@@ -262,6 +278,6 @@ def _tolerant_stderr() -> Generator[None]:
     try:
         yield
     finally:
-        tolerant.flush()
+        tolerant.flush_at_end()
         tolerant.detach()
         sys.stderr = stderr
