@@ -8,7 +8,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
@@ -142,11 +142,12 @@ _add_commands()
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command, show its error if it raises one, and return the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    with _tolerant_stderr():
-        return _run(arguments)
+    with _existing_output():
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        with _tolerant_stderr():
+            return _run(arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -256,17 +257,20 @@ class _TolerantStream(TextIOWrapper):
 
 
 @contextmanager
+def _existing_output() -> Generator[None]:
+    """Open a stream to nowhere for stdout or stderr if it was closed when the program began: then Python has None."""
+    with ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                setattr(sys, name, stack.enter_context(Path(os.devnull).open("w")))
+                stack.callback(setattr, sys, name, None)
+        yield
+
+
+@contextmanager
 def _tolerant_stderr() -> Generator[None]:
     """Replace stderr by a tolerant stream for the length of the block, if it is a real stream."""
     stderr = sys.stderr
-    if stderr is None:  # stderr was closed when the program began
-        with Path(os.devnull).open("w") as nowhere:
-            sys.stderr = nowhere
-            try:
-                yield
-            finally:
-                sys.stderr = stderr
-        return
     if not isinstance(stderr, TextIOWrapper):  # replaced, for example by a test
         yield
         return

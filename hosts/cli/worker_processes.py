@@ -20,13 +20,13 @@ from holdfast.hosts.cli.metrics_options import MetricsAddress
 from holdfast.hosts.supervisor.processors import available_processors
 from holdfast.hosts.supervisor.spawned_processes import SpawnedProcess
 from holdfast.hosts.supervisor.supervisor import ProcessState, Supervisor
+from holdfast.hosts.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from holdfast.hosts.metrics.metrics import Exposition
 
 PROCESSES_MAX: Final = 256
 AUTO: Final = "auto"
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @attrs.frozen
@@ -136,7 +136,7 @@ def _obeying_signals(supervisor: Supervisor, happened: threading.Event) -> Gener
     def wake(number: int, _: FrameType | None) -> None:
         happened.set()
 
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, wake)
     try:
         yield
