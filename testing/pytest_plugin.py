@@ -3,6 +3,7 @@
 pytest imports it at every start, so its fixtures import what they need.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ R = TypeVar("R")
 _WRITTEN: Final = pytest.StashKey[list[Path]]()
 _WITHOUT_EFFECTS: Final = ("holdfast_effects", "none")
 """A user property of test reports, which also reaches the summary from processes of pytest-xdist."""
+_ORDINARY: Final = re.compile(r"[\w.-]+(\[[\w.-]+(?<!_)\])?")
+"""Names of tests whose golden files need no digest to differ."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -169,9 +172,13 @@ def golden_replay(request: pytest.FixtureRequest) -> GoldenReplay:
 
 
 def _golden_path(request: pytest.FixtureRequest, name: str, suffix: str) -> Path:
-    test = re.sub(r"[^\w.-]+", "_", f"{request.node.name}{f'-{name}' if name else ''}").strip("_")
+    test: str = request.node.name
+    file = re.sub(r"[^\w.-]+", "_", f"{test}{f'-{name}' if name else ''}").strip("_")
+    if not _ORDINARY.fullmatch(test):
+        # Other characters of a parameter become `_`, so that "a/b" and "a b" would share a file.
+        file += f"-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
     module = request.path
-    return module.parent / "golden" / module.stem / f"{test}.{suffix}"
+    return module.parent / "golden" / module.stem / f"{file}.{suffix}"
 
 
 class Simulate:

@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from hypothesis import settings
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.worker.garbage_collection import YOUNG_MAX
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
+
+# A shell lets its background jobs ignore SIGINT. The processes that tests start would ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no finding. Every day there are few examples; `make test-full` asks for more of them. hypothesis has
 # a profile of its own for CI, which it chooses there by itself.

@@ -4,10 +4,11 @@
 `holdfast worker 2>&1 | head -1`.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
@@ -55,6 +56,8 @@ or HOLDFAST_URL, or else what the configuration file names.
 
 Most commands can go to a server instead, over HTTP: --server URL or HOLDFAST_SERVER, with its key in HOLDFAST_KEY.
 """
+_READER_GONE: Final = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
+"""Errors of a stream that will never work again: its pipe is broken, its terminal is gone, or it is closed."""
 _WITHOUT_CONFIGURATION: Final = frozenset({"completion", "openapi"})
 """A shell runs these in any folder, whatever file is there."""
 
@@ -139,11 +142,12 @@ _add_commands()
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command, show its error if it raises one, and return the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    with _tolerant_stderr():
-        return _run(arguments)
+    with _existing_output():
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        with _tolerant_stderr():
+            return _run(arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -214,43 +218,59 @@ def _failed(screen: "Screen", error: BaseException) -> int:
 
 
 class _TolerantStream(TextIOWrapper):
-    """A text stream that discards output without an error once its pipe is broken."""
+    """A text stream that never raises: it discards all output once its reader is gone, and a line if its disk is full.
+
+    The buffer below it keeps some of the lines that could not be written, and writes them before the next ones.
+    """
 
     @override
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
-        except OSError:
-            self._forget()
+        except OSError as error:
+            self._give_up_without_reader(error)
             return len(text)
 
     @override
     def flush(self) -> None:
         try:
             super().flush()
-        except OSError:
-            self._forget()
+        except OSError as error:
+            self._give_up_without_reader(error)
 
-    def _forget(self) -> None:
+    def flush_at_end(self) -> None:
+        """Flush the stream, or else discard what it has kept: Python flushes again at exit, which must not fail."""
+        try:
+            super().flush()
+        except OSError:
+            self._discard_output()
+
+    def _give_up_without_reader(self, error: OSError) -> None:
+        if error.errno in _READER_GONE:
+            self._discard_output()
+
+    def _discard_output(self) -> None:
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            # Python flushes the buffer at exit, which must not fail again.
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
+
+
+@contextmanager
+def _existing_output() -> Generator[None]:
+    """Open a stream to nowhere for stdout or stderr if it was closed when the program began: then Python has None."""
+    with ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                setattr(sys, name, stack.enter_context(Path(os.devnull).open("w")))
+                stack.callback(setattr, sys, name, None)
+        yield
 
 
 @contextmanager
 def _tolerant_stderr() -> Generator[None]:
     """Replace stderr by a tolerant stream for the length of the block, if it is a real stream."""
     stderr = sys.stderr
-    if stderr is None:  # stderr was closed when the program began
-        with Path(os.devnull).open("w") as nowhere:
-            sys.stderr = nowhere
-            try:
-                yield
-            finally:
-                sys.stderr = stderr
-        return
     if not isinstance(stderr, TextIOWrapper):  # replaced, for example by a test
         yield
         return
@@ -262,6 +282,6 @@ def _tolerant_stderr() -> Generator[None]:
     try:
         yield
     finally:
-        tolerant.flush()
+        tolerant.flush_at_end()
         tolerant.detach()
         sys.stderr = stderr

@@ -1,9 +1,10 @@
-"""Output of commands: results on stdout, all else on stderr, as text for people or as JSON for programs.
+"""Output of commands: results on stdout, all else on stderr, as text for people or as JSON for programs. Also stdin.
 
 Credentials in the arguments and the environment of the process are masked in errors and logs.
 """
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -199,6 +200,13 @@ def fact_table() -> Table:
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
     return rows
+
+
+def read_stdin() -> str:
+    """Return all text of stdin. OSError if it cannot be read."""
+    if sys.stdin is None:  # it was closed when the program began
+        raise OSError(errno.EBADF, "stdin is closed")
+    return sys.stdin.read()
 
 
 def write_new(path: Path, content: bytes, option: str) -> None:

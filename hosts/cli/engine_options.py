@@ -384,9 +384,12 @@ def load_object(module_name: str, path: str) -> object:
         sys.path.insert(0, here)
     found: object = _imported(module_name)
     for name in path.split(".") if path else ():
-        if not hasattr(found, name):
-            raise _bad(f"{module_name!r} has no {path!r}{_others(found, name)}")
-        found = getattr(found, name)
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise _bad(f"{module_name!r} has no {path!r}{_others(found, name)}") from None
+        except (Exception, SystemExit) as error:  # of a property, or of the module's `__getattr__`
+            raise _broken(f"reading {path!r} of {module_name!r}", error) from error
     return found
 
 
@@ -409,7 +412,7 @@ def load_sink(spec: str) -> EventSink:
     module_name, colon, path = spec.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), path)):
         raise _bad(f"{spec!r} is not a sink: write log, a URL, or MODULE:OBJECT")
-    found: object = getattr(_imported(module_name), path, None)
+    found = load_object(module_name, path)
     if not callable(getattr(found, "emit", None)):
         raise _bad(f"{spec} is not a sink: it has no method `emit`")
     return cast("EventSink", found)
@@ -427,18 +430,18 @@ def _imported(name: str) -> ModuleType:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             hint = f"searched {Path.cwd()} and sys.path"
             raise _bad(f"no module {error.name!r}; {hint}") from None
-        raise _broken(name, error) from error
+        raise _broken(f"importing {name!r}", error) from error
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        raise _broken(f"importing {name!r}", error) from error
 
 
-def _broken(name: str, error: BaseException) -> CliError:
-    """Return the error for a failed import. Its detail is the traceback without the frames of the import system."""
+def _broken(what: str, error: BaseException) -> CliError:
+    """Return the error for user code that failed. Its detail is the traceback without the frames of the machinery."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None and _is_machinery(at.tb_frame.f_code.co_filename):
         at = at.tb_next
     detail = "".join(traceback.format_exception(type(error), error, at))
-    message = f"importing {name!r} failed: {type(error).__name__}: {error}"
+    message = f"{what} failed: {type(error).__name__}: {error}"
     return CliError(Exit.USAGE, "engine", message, detail=detail)
 
 

@@ -1,6 +1,5 @@
 """The commands `holdfast history show` and `export`, and the reader of the history files that other commands take."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -8,7 +7,7 @@ from typing import Final
 import click
 
 from holdfast.hosts.cli.backends import Run
-from holdfast.hosts.cli.console import Screen, safe, write_new
+from holdfast.hosts.cli.console import Screen, read_stdin, safe, write_new
 from holdfast.hosts.cli.engine_options import Target, engine_command, engine_options, store_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.cli.text_output import history_line
@@ -99,7 +98,7 @@ def export_command(*, screen: Screen, target: Target, output: Path | None, gener
 def read_file(file: str) -> RunHistory:
     """Return the history in a file; `-` is stdin. Raises CliError."""
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        text = read_stdin() if file == "-" else Path(file).read_text(encoding="utf-8")
         return RunHistory.from_json(text)
     except UnicodeDecodeError:
         raise CliError(Exit.USAGE, "invalid_history", f"{file} is not a text file") from None

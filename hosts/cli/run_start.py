@@ -1,6 +1,5 @@
 """The command `holdfast run start`."""
 
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
@@ -15,7 +14,7 @@ from holdfast.hosts.cli.backends import (
     StoreBackend,
     refuse_over_http,
 )
-from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.console import Screen, read_stdin, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, actor_option, default_engine, is_engine
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import instant_of, length, named_texts, start_moment
@@ -276,7 +275,7 @@ def _parted(words: tuple[str, ...], *, is_remote: bool = False) -> tuple[str | N
 def read_input(file: str) -> str:
     """Return the text of a file; `-` is stdin. Raises UsageError."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return read_stdin() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"the input can't be read from {file}: {error}") from None
 

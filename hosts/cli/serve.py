@@ -1,7 +1,6 @@
 """The command `holdfast serve`: the HTTP server of an engine, by uvicorn, if wanted with a worker beside it."""
 
 import contextlib
-import signal
 import socket
 from collections.abc import Generator
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
 from holdfast.hosts.cli.oidc_options import OidcOptions, oidc_options
 from holdfast.hosts.cli.process_logs import log_all
 from holdfast.hosts.worker.garbage_collection import collecting_seldom
+from holdfast.hosts.worker.stop_signals import stop_signals
 from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.errors import InvalidArgumentError, UnprotectedAddressError
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from holdfast.hosts.http.app import HttpServer
     from holdfast.hosts.http.authentication.browser_sessions import BrowserSessionSettings
 
-_SIGNALS: Final = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
-)
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
 KEEP_ALIVE_SECONDS: Final = 130
@@ -161,7 +158,7 @@ def serve_command(
 
 async def _serve(server: "uvicorn.Server", listening: socket.socket) -> None:
     """Serve until a signal. The second one does not wait for answers that are being sent."""
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+    with anyio.open_signal_receiver(*stop_signals()) as signals:
         async with anyio.create_task_group() as group:
 
             async def obey() -> None:

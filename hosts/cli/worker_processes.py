@@ -1,10 +1,11 @@
 """Several worker processes under one supervisor: `holdfast worker --processes N`."""
 
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -19,13 +20,13 @@ from holdfast.hosts.cli.metrics_options import MetricsAddress
 from holdfast.hosts.supervisor.processors import available_processors
 from holdfast.hosts.supervisor.spawned_processes import SpawnedProcess
 from holdfast.hosts.supervisor.supervisor import ProcessState, Supervisor
+from holdfast.hosts.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from holdfast.hosts.metrics.metrics import Exposition
 
 PROCESSES_MAX: Final = 256
 AUTO: Final = "auto"
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @attrs.frozen
@@ -62,7 +63,8 @@ def processes_of(_: click.Context, parameter: click.Parameter, text: str) -> int
 def run_processes(count: int, *, drain_grace: float, metrics_at: MetricsAddress, screen: Screen) -> None:
     """Run worker processes with the arguments of this command until they have ended. Exits with their code."""
     arguments: Sequence[str] = click.get_current_context().meta[ARGUMENTS]
-    command = [sys.executable, "-m", "holdfast.hosts.cli.main", *arguments]
+    # Without -P, a module of the current folder, such as its queue.py, would hide one of the standard library.
+    command = [sys.executable, *_interpreter_options(), "-P", "-m", "holdfast.hosts.cli.main", *arguments]
     happened = threading.Event()
 
     def spawn(number: int, former: str | None) -> SpawnedProcess:
@@ -88,6 +90,15 @@ def run_processes(count: int, *, drain_grace: float, metrics_at: MetricsAddress,
             "processes",
             "the worker processes have ended, as their log says",
         )
+
+
+def _interpreter_options() -> Sequence[str]:
+    """Return the options of this interpreter for another one, such as -O, -W and -X.
+
+    `multiprocessing` starts its processes with the same function.
+    """
+    options: Callable[[], Sequence[str]] = vars(subprocess)["_args_from_interpreter_flags"]
+    return options()
 
 
 def health_of(states: Sequence[ProcessState]) -> tuple[bool, Mapping[str, object]]:
@@ -125,7 +136,7 @@ def _obeying_signals(supervisor: Supervisor, happened: threading.Event) -> Gener
     def wake(number: int, _: FrameType | None) -> None:
         happened.set()
 
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, wake)
     try:
         yield

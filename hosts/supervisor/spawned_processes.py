@@ -15,15 +15,22 @@ class SpawnedProcess:
     """
 
     def __init__(self, command: Callable[[int], Sequence[str]]) -> None:
-        """Start it. `command` returns the command for the file descriptor of its end of the socket."""
+        """Start it. `command` returns the command for the file descriptor of its end of the socket.
+
+        OSError if the system refuses a process or a socket.
+        """
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603  # the command of this process itself
-                command(theirs.fileno()),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603  # the command of this process itself
+                    command(theirs.fileno()),
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+        except OSError:
+            ours.close()
+            raise
         self._reports = ReportReader(ours)
 
     @property

@@ -9,7 +9,8 @@ has ended, so no other worker has to wait until its lease has expired.
 The first process starts alone. What prevents it from starting (wrong code, a store that is down, missing tables) would
 prevent the others as well: then the supervisor ends with the exit code of that process. Later, a process that ends is
 restarted after a second, then two, up to half a minute. If it ends five times in a row before it was ready, the
-supervisor drains the others and ends, so that whatever started it notices.
+supervisor drains the others and ends, so that whatever started it notices. A process that the system refuses to start,
+for lack of memory for example, counts as one that has ended.
 """
 
 import logging
@@ -90,7 +91,8 @@ class Supervisor:
 
     Args:
         count: How many.
-        spawn: Starts the process with a number. Its second argument is the session of the process that it replaces.
+        spawn: Starts the process with a number; OSError if the system refuses. Its second argument is the session of
+            the process that it replaces.
         drain_grace: How long the workers may take to drain, in seconds.
         monotonic: Returns the time in seconds.
         wait: Waits for so many seconds, or less if something has happened.
@@ -155,8 +157,15 @@ class Supervisor:
         for place in self._places:
             if place.start_at is not None and place.start_at <= now:
                 place.start_at = None
-                place.process = self._spawn(place.number, place.session)
-                _log.debug("worker process %s started, pid %s", place.number, place.process.pid)
+                self._start(place, now)
+
+    def _start(self, place: _Place, now: float) -> None:
+        try:
+            place.process = self._spawn(place.number, place.session)
+        except OSError as error:
+            self._note_end(place, f"worker process {place.number} could not be started ({error})", 0, now)
+        else:
+            _log.debug("worker process %s started, pid %s", place.number, place.process.pid)
 
     def _look_at(self, place: _Place, now: float) -> None:
         process = place.process
@@ -166,7 +175,8 @@ class Supervisor:
         if code is not None:
             place.process, place.is_ready = None, False
             process.close()
-            self._note_end(place, process.pid, code, now)
+            what = f"worker process {place.number} (pid {process.pid}) ended with {_name_of(code)}"
+            self._note_end(place, what, code, now)
             return
         report = process.read_report(metrics=False, timeout=_LOOK_SECONDS)
         if report is not None and report.session is not None:
@@ -175,28 +185,20 @@ class Supervisor:
         if place.is_ready:
             place.restarts.note_ready(now)
 
-    def _note_end(self, place: _Place, pid: int, code: int, now: float) -> None:
+    def _note_end(self, place: _Place, what: str, code: int, now: float) -> None:
+        """Note that a place is empty again. `what` is the event in the log, `code` 0 if there was no process."""
         if self._stops:
             return
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         restart_at = place.restarts.note_end(now)
         if not self._has_started or place.restarts.is_hopeless:
-            if self._has_started:
-                _log.error(
-                    "worker process %s (pid %s) ended again with %s before it was ready",
-                    place.number,
-                    pid,
-                    how,
-                )
+            if self._has_started or code <= 0:  # a first process with an exit code has shown its error itself
+                _log.error("%s: the supervisor ends", what)
             self.exit_code = code if code > 0 else 1
             self.stop()
             self._pass_on_stop(now)
             return
         place.start_at = restart_at
-        _log.warning(
-            "worker process %s (pid %s) ended with %s; another one starts in %.0f s and frees its jobs",
-            *(place.number, pid, how, restart_at - now),
-        )
+        _log.warning("%s; another one starts in %.0f s and frees its jobs", what, restart_at - now)
 
     def _pass_on_stop(self, now: float) -> None:
         """Send the processes a signal for each stop, and kill them if they take too long."""
@@ -238,3 +240,13 @@ class Supervisor:
             restarts=restarts,
             metrics=report.metrics,
         )
+
+
+def _name_of(code: int) -> str:
+    """Return the name of an exit code, which is negative for a signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # Python has no names for most of the real-time signals
+        return f"signal {-code}"

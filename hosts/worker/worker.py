@@ -23,6 +23,7 @@ from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.worker.garbage_collection import collecting_seldom
 from holdfast.hosts.worker.runner import WorkerRunner
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.hosts.worker.stop_signals import stop_signals
 from holdfast.kernel.authoring.options import QUEUE_NAME
 from holdfast.kernel.commands.names import NAME_MAX, text_fault
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
@@ -80,12 +81,6 @@ class WorkerStats:
     commits: int
     events: int = 0
     dead_lettered: int = 0
-
-
-_SIGNALS: Final = tuple(
-    number for name in ("SIGTERM", "SIGINT", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-)
-"""The signals that drain a worker that owns its process. SIGHUP: its terminal was closed; Windows has none."""
 
 
 class Worker:
@@ -191,8 +186,9 @@ class Worker:
     def run(self) -> None:
         """Own the process: event loop, SIGTERM, SIGINT and SIGHUP, drain. Returns when drained.
 
-        The first signal drains; the second stops at once and releases nothing. Python's garbage collector runs less
-        often meanwhile, which saves a quarter of the processor time.
+        The first signal drains; the second stops at once and releases nothing. SIGINT and SIGHUP stay ignored if they
+        are, as under `nohup`. Python's garbage collector runs less often meanwhile, which saves a quarter of the
+        processor time.
         """
         with self._use(), collecting_seldom():
             anyio.run(self._run_with_signals)
@@ -341,7 +337,7 @@ class Worker:
 
     async def _run_with_signals(self) -> None:
         failure: Exception | None = None
-        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+        with anyio.open_signal_receiver(*stop_signals()) as signals:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._obey, signals)
                 try:

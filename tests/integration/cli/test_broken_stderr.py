@@ -1,4 +1,4 @@
-"""Exit codes do not depend on a closed or broken stderr, nor on a database that is down."""
+"""Exit codes do not depend on a closed, broken or full stderr, nor on a database that is down."""
 
 import os
 import signal
@@ -79,7 +79,7 @@ def test_a_worker_whose_stderr_is_closed_runs_and_drains(folder: Path, number: s
 )
 def test_the_exit_code_does_not_depend_on_stderr(folder: Path, words: tuple[str, ...]) -> None:
     codes: list[int] = []
-    for stderr in (subprocess.DEVNULL, _broken_pipe()):
+    for stderr in (subprocess.DEVNULL, _broken_pipe(), os.open("/dev/full", os.O_WRONLY)):
         with _begun(folder, *words, stderr=stderr) as command:
             codes.append(command.wait(60))
     closed = subprocess.run(
@@ -90,7 +90,35 @@ def test_the_exit_code_does_not_depend_on_stderr(folder: Path, words: tuple[str,
         check=False,
     )
     assert codes[0] not in (0, 1, 120)
-    assert codes == [closed.returncode] * 2
+    assert codes == [closed.returncode] * 3
+
+
+FULL_FOR_A_MOMENT = """
+import logging, resource
+from holdfast import Engine
+
+log = logging.getLogger("holdfast.shop")
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+log.warning("before")
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # stands for a disk that is full
+log.warning("meanwhile")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+log.warning("after")
+
+engine = Engine.open("memory://")
+"""
+
+
+@pytest.mark.slow
+def test_a_log_continues_after_its_disk_was_full(folder: Path) -> None:
+    (folder / "full.py").write_text(FULL_FOR_A_MOMENT)
+    with (folder / "log").open("wb") as log:
+        words = (*COMMAND, "run", "list", "full:engine")
+        done = subprocess.run(words, cwd=folder, stderr=log, timeout=60, check=False)
+    assert done.returncode == 0
+    lines = (folder / "log").read_text().splitlines()
+    assert "before" in lines[0]
+    assert "after" in lines[-2]
 
 
 @pytest.mark.slow

@@ -88,7 +88,8 @@ class Shop:
         return {**kept, "HOLDFAST_ENGINE": "shop:engine", "TERM": "xterm-256color", "COLUMNS": "100"}
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "holdfast.hosts.cli.main", *arguments]
+        # As the script `holdfast`, which does not search the current folder first.
+        return [sys.executable, "-P", "-m", "holdfast.hosts.cli.main", *arguments]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

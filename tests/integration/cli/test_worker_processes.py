@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -131,6 +132,25 @@ def test_what_keeps_one_process_from_starting_is_reported_once(shop: Shop) -> No
     found = shop.run("worker", "nowhere:engine", "--processes", "4")
     assert found.returncode == 2
     assert found.stderr.count("nowhere") == 1
+
+
+def test_a_module_of_the_shop_may_be_called_as_one_of_the_standard_library(shop: Shop) -> None:
+    (shop.folder / "queue.py").write_text("raise ImportError('this is the queue of the shop')\n")
+    with supervisor(shop) as (_, url):
+        assert health(url)[0] == 200
+
+
+def test_processes_have_the_options_of_their_interpreter(shop: Shop) -> None:
+    (shop.folder / "curious.py").write_text(
+        "import sys\nraise ValueError([sys.flags.optimize, sys.flags.utf8_mode, sys.warnoptions])\n"
+    )
+    options = ("-O", "-X", "utf8", "-W", "ignore::ImportWarning")
+    words = shop.command("worker", "curious:engine", "--processes", "2")[1:]
+    found = subprocess.run(
+        [sys.executable, *options, *words], cwd=shop.folder, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert "ValueError: [1, 1, ['ignore::ImportWarning']]" in found.stderr
 
 
 def test_a_store_in_memory_is_refused(shop: Shop) -> None:

@@ -86,6 +86,26 @@ def test_a_difference_is_shown_and_nothing_else(tmp_path: Path) -> None:
     assert "histories.py" not in done.stdout
 
 
+@pytest.mark.slow
+def test_each_parameter_has_a_golden_file_of_its_own(tmp_path: Path) -> None:
+    code = """
+PARAMETERS = ["a/b", "a b", "a_b", "a_b_", "1.5-x"]
+
+@pytest.mark.parametrize("what", PARAMETERS)
+def test_double(world, golden_history, what):
+    run = world.start(PIPELINE(PARAMETERS.index(what)))
+    run.result()
+    golden_history(run)
+"""
+    for options in (["--holdfast-update"], []):
+        done = run_pytest(tmp_path, code, *options)
+        assert done.returncode == 0, done.stdout
+    files = sorted(path.name for path in (tmp_path / "golden" / "test_it").iterdir())
+    assert len(files) == 5
+    assert {"test_double_a_b.json", "test_double_1.5-x.json"} < set(files), "ordinary names have no digest"
+    assert sum(bool(re.fullmatch(r"test_double_a_b-[0-9a-f]{8}\.json", file)) for file in files) == 3
+
+
 REPLAYED = """
 from holdfast import step, workflow
 

@@ -54,6 +54,27 @@ def test_a_module_that_breaks_shows_its_own_part_of_the_traceback(
     assert "importlib" not in answer.err
 
 
+@pytest.mark.parametrize("path", ["lazy", "settings.engine"])
+def test_an_attribute_that_raises_shows_its_error(holdfast: CommandLine, tmp_path: Path, path: str) -> None:
+    (tmp_path / "lazy_shop.py").write_text(
+        "class Settings:\n"
+        "    @property\n"
+        "    def engine(self):\n"
+        "        raise ValueError('no database is configured')\n"
+        "settings = Settings()\n"
+        "def __getattr__(name):\n"
+        "    raise ValueError('no database is configured')\n"
+    )
+    answer = holdfast("run", "list", f"lazy_shop:{path}")
+    assert answer.code == 2
+    assert f"reading '{path}' of 'lazy_shop' failed: ValueError: no database is configured" in answer.err
+    assert "lazy_shop.py" in answer.err
+    assert "engine_options.py" not in answer.err
+    worker = holdfast("worker", "shop:engine", "--sink", "audit=lazy_shop:sink")
+    assert worker.code == 2
+    assert "reading 'sink' of 'lazy_shop' failed" in worker.err
+
+
 def test_a_module_is_found_where_we_are(holdfast: CommandLine, tmp_path: Path, url: str) -> None:
     source = f"from holdfast import Engine\nclass settings:\n    engine = Engine.open({url!r})\n"
     (tmp_path / "cwd_shop.py").write_text(source)

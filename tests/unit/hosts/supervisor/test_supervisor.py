@@ -1,5 +1,6 @@
 """The supervisor starts, restarts and stops worker processes, with processes and a clock of the test."""
 
+import errno
 import signal
 from collections.abc import Callable
 
@@ -50,12 +51,17 @@ class World:
         self.now = 100.0
         self.started: list[Process] = []
         self.on_wait: Callable[[], object] = lambda: None
+        self.refusals = 0
+        """How often the system refuses to start a process."""
         self.supervisor = Supervisor(
             count, self._spawn, drain_grace=GRACE, monotonic=lambda: self.now, wait=self._wait
         )
         self.supervisor.start()
 
     def _spawn(self, number: int, former: str | None) -> Process:
+        if self.refusals:
+            self.refusals -= 1
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self.started.append(Process(pid=1_000 * number + len(self.started), former=former))
         return self.started[-1]
 
@@ -122,6 +128,49 @@ def test_a_process_that_ends_is_replaced_and_the_new_one_frees_its_jobs() -> Non
         ("running", 0),
         ("running", 1),
     ]
+
+
+def test_a_process_that_the_system_refuses_is_started_later(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(2).all_ready()
+    world.started[1].code = 70
+    world.refusals = 2
+    world.step()
+    world.step(1)
+    assert "worker process 1 could not be started ([Errno" in caplog.text
+    world.step(2)
+    assert world.phases() == ["running", "restarting"]
+    world.step(3.9)
+    assert len(world.started) == 2
+    world.step(0.2)
+    assert world.started[2].former == "session 1001"
+    assert world.supervisor.states()[1].restarts == 3
+
+
+def test_a_process_that_the_system_never_starts_ends_the_supervisor() -> None:
+    world = World(2).all_ready()
+    world.started[1].code = 70
+    world.refusals = FAILURES_MAX
+    for _ in range(FAILURES_MAX + 1):
+        world.step(RESTART_MAX)
+    assert world.started[0].signals == [signal.SIGTERM]
+
+
+def test_a_first_process_that_the_system_refuses_ends_the_supervisor(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(2)
+    world.refusals = 1
+    assert world.supervisor.run() == 1
+    assert "could not be started" in caplog.text
+
+
+@pytest.mark.parametrize(("code", "name"), [(-9, "SIGKILL"), (-40, "signal 40"), (3, "exit code 3")])
+def test_the_log_names_how_a_process_ended(caplog: pytest.LogCaptureFixture, code: int, name: str) -> None:
+    world = World(2).all_ready()
+    world.started[1].code = code
+    world.step()
+    assert f"ended with {name}; another one starts in 1 s" in caplog.text
+    assert world.phases() == ["running", "restarting"]
 
 
 def test_the_session_of_the_newest_report_counts() -> None:
