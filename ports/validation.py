@@ -125,6 +125,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no half of a surrogate pair, as file names that are not UTF-8 have in Python."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _is_iterable(value: object) -> bool:
     try:
         iter(cast("Iterable[object]", value))

@@ -23,7 +23,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.records.job import ATTEMPTS_MAX
 from holdfast.ports.records.limits import OverRate, RunRatePlan
 from holdfast.ports.records.run import GivenOptions
-from holdfast.ports.validation import Wanted, an, integer, refused, shown
+from holdfast.ports.validation import Wanted, an, integer, is_unicode, refused, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -478,7 +478,7 @@ def check_name(name: object, what: str) -> None:
 
 def _are_texts(value: object) -> bool:
     items = cast("dict[object, object]", value).items() if isinstance(value, dict) else [(None, None)]
-    return all(isinstance(key, str) and isinstance(text, str) for key, text in items)
+    return all(isinstance(text, str) and is_unicode(text) for pair in items for text in pair)
 
 
 def _places(value: object) -> Sequence[tuple[object, object]]:
@@ -531,7 +531,7 @@ def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
         )
 
 
-ATTRIBUTES: Final = Wanted("a dict of strings to strings", _are_texts)
+ATTRIBUTES: Final = Wanted("a dict of strings to strings, without half of a surrogate pair", _are_texts)
 """What the attributes of a run must be."""
 _KINDS: Final[Mapping[str, Wanted]] = {
     "close_policy": _choice("cancel", "terminate", "abandon"),

@@ -7,7 +7,7 @@ from typing import Final, cast
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.run import attribute_texts
-from holdfast.ports.validation import Wanted
+from holdfast.ports.validation import Wanted, is_unicode
 
 HEADERS_MAX: Final = 16
 """How many headers a run may have, those of its parent included."""
@@ -34,20 +34,27 @@ def _are_headers(value: object) -> bool:
     )
 
 
-HEADERS: Final = Wanted(_WORDS, _are_headers)
+def _are_unicode(value: object) -> bool:
+    return _are_headers(value) and all(map(is_unicode, cast("Mapping[str, str]", value).values()))
+
+
+HEADERS: Final = Wanted(f"{_WORDS}, without half of a surrogate pair", _are_unicode)
 """What the headers of a run must be."""
 
 
 def check_headers(stored: str | None) -> None:
-    """Raise InvalidCommandError if a JSON text can't be the headers of a run."""
+    """Raise InvalidCommandError if a JSON text can't be the headers of a run.
+
+    Halves of surrogate pairs pass: a child run may have such headers from a parent that was stored with them.
+    """
     if stored is None:
         return
     try:
         found: object = parse(stored)
     except (ValueError, RecursionError):
         found = None
-    if not HEADERS.test(found):
-        raise InvalidCommandError(f"headers is {stored[:100]!r}; it must be the JSON of {HEADERS.words}")
+    if not _are_headers(found):
+        raise InvalidCommandError(f"headers is {stored[:100]!r}; it must be the JSON of {_WORDS}")
 
 
 def headers_of(stored: str | None) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from typing import Final, cast
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.structs import frozen
+from holdfast.ports.validation import is_unicode
 
 TEXT_MAX: Final = 1_000
 """Maximum length of an attribute from the input: it is stored in an index, and shown in lists."""
@@ -92,6 +93,12 @@ def _value_at(data: object, wanted: InputAttribute, where: str, source: Attribut
             source.option,
             f"{where}: the {source.noun} {wanted.name!r} comes from {wanted.path!r} of the {source.value}, which has"
             f" {len(value):,} characters; at most {TEXT_MAX:,} are possible",
+        )
+    if isinstance(value, str) and not is_unicode(value):
+        raise InvalidArgumentError(
+            source.option,
+            f"{where}: the {source.noun} {wanted.name!r} comes from {wanted.path!r} of the {source.value}, which has"
+            " half of a surrogate pair; use another text",
         )
     if value is None or isinstance(value, str):
         return value

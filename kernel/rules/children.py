@@ -160,7 +160,7 @@ def _created(
         check_limit(given.concurrency)
         command = limited(command, given.concurrency)
     command = with_rate(with_concurrency(command, plan), plan)
-    check_start(command)
+    check_start(command, inherits=True)
     check_weight(command, plan)
     return new_child(
         state,

@@ -11,7 +11,7 @@ from holdfast.kernel.commands import (
     RunCreated,
     merge,
 )
-from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.commands.names import check_name, check_texts
 from holdfast.kernel.history import events
 from holdfast.kernel.limits.fairness import Turn, with_turn
 from holdfast.kernel.limits.levels import check_levels, check_limit_number
@@ -260,8 +260,11 @@ def _create_from_template(
     return run, changes, tuple(map(hint_of, jobs))
 
 
-def check_start(command: RunCreate) -> None:
-    """Raise InvalidCommandError for fields that are out of range."""
+def check_start(command: RunCreate, *, inherits: bool = False) -> None:
+    """Raise InvalidCommandError for fields that are out of range.
+
+    With `inherits`, attributes and headers may have halves of surrogate pairs: those of stored runs may.
+    """
     check_name("the id", command.id)
     check_name("the queue", command.queue)
     check_levels(command.concurrency_key, command.concurrency_within)
@@ -275,6 +278,9 @@ def check_start(command: RunCreate) -> None:
         scheduled_start(command.scheduled)
     if command.headers is not None:
         check_headers(command.headers)
+    if not inherits:
+        check_texts("attributes", command.attributes)
+        check_texts("headers", command.headers)
     if len(command.signals) > SIGNALS_MAX:
         raise InvalidCommandError(
             f"a run is started with at most {SIGNALS_MAX} signals, not {len(command.signals)}; send it more later"

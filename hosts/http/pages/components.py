@@ -11,6 +11,7 @@ from holdfast.hosts.http.pages.page import Page
 from holdfast.hosts.http.principals import Scope
 from holdfast.hosts.inspection.value_previews import ValuePreview
 from holdfast.ports.records.run import RunStatus
+from holdfast.ports.validation import is_unicode
 
 SHOWN_MAX: Final = 120
 """How many characters of an id, a name or a reason a list shows. Its tooltip has more."""
@@ -248,13 +249,14 @@ def scope_notice(scope: Scope | Access, text: str) -> Html:
 def attribute_links(page: Page, attributes: Mapping[str, str], most: int | None = None) -> Html | None:
     """Return links from attributes to the runs that have them; at most so many of them."""
     links = [
-        join(
-            el(
-                "a", shortened(f"{name}={text}", 60), href=page.links.page("runs", attribute=f"{name}={text}")
-            ),
-            " ",
-        )
-        for name, text in list(attributes.items())[:most]
+        join(_attribute_link(page, f"{name}={text}"), " ") for name, text in list(attributes.items())[:most]
     ]
     more = len(attributes) - len(links)
     return join(*links, f"and {more} more" if more else None) if links else None
+
+
+def _attribute_link(page: Page, pair: str) -> Content:
+    # No address can have half of a surrogate pair, which old runs may have in an attribute.
+    if not is_unicode(pair):
+        return shortened(pair, 60)
+    return el("a", shortened(pair, 60), href=page.links.page("runs", attribute=pair))

@@ -1,11 +1,12 @@
 """Headers of runs and interceptors of starts, on each store."""
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -26,7 +27,7 @@ from holdfast import (
     step_context,
     workflow,
 )
-from holdfast.errors import ChildRefusedError, InvalidArgumentError, InvalidCommandError
+from holdfast.errors import ChildRefusedError, DefinitionError, InvalidArgumentError, InvalidCommandError
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.plugins import BodyCall, FunctionCall, Interceptor, StartCall
@@ -105,6 +106,16 @@ async def gives_too_many() -> str:
 
 
 @workflow
+async def refuses_half(option: str) -> str:
+    options: Any = {option: {"file": "caf\udce9.txt"}}
+    try:
+        await start_child(child(), **options)
+    except InvalidArgumentError as error:
+        return repr(error)
+    return "started"
+
+
+@workflow
 async def continues(left: int) -> str:
     return str(dict(run_info().headers)) if left == 0 else await continue_as_new(continues(left - 1))
 
@@ -152,6 +163,28 @@ def test_what_can_be_no_headers_is_refused_before_anything_is_stored(
     with pytest.raises(InvalidArgumentError, match="headers is"):
         engine.start(child(), headers=headers)
     assert list(engine.runs()) == []
+
+
+@pytest.mark.parametrize("option", ["attributes", "headers"])
+def test_half_of_a_surrogate_pair_is_refused_before_anything_is_stored(
+    open_engine: OpenEngine, option: str
+) -> None:
+    """A name of a file that is not UTF-8 has one."""
+    options: Any = {option: {"file": os.fsdecode(b"caf\xe9.txt")}}
+    engine = open_engine(child, refuses_half, on_order)
+    monthly = Every(timedelta(days=30))
+    for refused in (
+        lambda: engine.start(child(), **options),
+        lambda: engine.start_all([child()], **options),
+        lambda: engine.create_schedule(Schedule("monthly", child(), when=monthly, **options)),
+        lambda: engine.triggers.put(Trigger("orders", ORDERS, on_order, **options)),
+        lambda: stage(**options)(pipeline),
+    ):
+        with pytest.raises((InvalidArgumentError, DefinitionError), match=f"{option} is .* surrogate pair"):
+            refused()
+    assert [*engine.runs(), *engine.schedules(), *engine.triggers.list()] == []
+    with working(engine):
+        assert f"{option} is" in engine.start(refuses_half(option)).result(timeout=SOON)
 
 
 def test_the_next_generation_has_the_same_headers(open_engine: OpenEngine) -> None:

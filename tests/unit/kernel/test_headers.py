@@ -24,6 +24,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.headers import HEADERS, headers_of, headers_text, joined_headers
 from holdfast.kernel.pipelines.plan import ChildPlan, Plan, plan_from_json
 from holdfast.kernel.schedules.row_data import timing_of
+from holdfast.ports.changes import Update
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.run import NO_OPTIONS, GivenOptions
@@ -64,6 +65,7 @@ def test_few_short_texts_are_headers(headers: dict[str, str]) -> None:
     [
         *({"": "x"}, {"n" * 65: "x"}, {"a b": "x"}, {"ä": "x"}, {"a\n": "x"}),
         *({**MOST, "more": ""}, {"n": "x" * 4_089}, {"n": 1}, {"n": None}, [], "text", None),
+        {"n": "caf\udce9"},
     ],
 )
 def test_other_values_are_no_headers(headers: object) -> None:
@@ -104,6 +106,39 @@ def test_a_child_run_has_those_of_its_parent_or_those_in_its_options() -> None:
         world, attempt = started()
         start_child(world, attempt, options)
         assert world.run("x/1").headers == expected
+
+
+@pytest.mark.parametrize(
+    "texts", [{"file": "caf\udce9"}, {"caf\udce9": "file"}, {"a": "\U0001f600", "b": "\ud83d"}]
+)
+def test_attributes_with_half_of_a_surrogate_pair_are_refused(texts: dict[str, str]) -> None:
+    world = World(PARENT)
+    start = RunCreate(workflow="w", input=payload(0), attributes=canonical(texts))
+    for command in (
+        start,
+        attrs.evolve(start, attributes=canonical(texts).replace("ud", "uD")),
+        SchedulePut(
+            schedule="s", start=start, timing=timing_of((Every(timedelta(hours=1)),)), policy=SchedulePolicy()
+        ),
+    ):
+        with pytest.raises(InvalidCommandError, match=r"attributes has .* with half of a surrogate pair"):
+            world.do(command)
+
+
+def test_attributes_with_whole_surrogate_pairs_and_nul_are_stored() -> None:
+    world = World(PARENT)
+    texts = canonical({"a": "\U0001f600", "b": "\0", "c": "\\ud83d"})
+    world.do(RunCreate(workflow="w", id="x", input=payload(0), attributes=texts))
+    assert world.run("x").attributes == texts
+
+
+def test_a_child_run_has_texts_of_an_old_parent_that_are_refused_now() -> None:
+    world, attempt = started()
+    half = canonical({"file": "caf\udce9"})
+    world.put(Update(attrs.evolve(world.run("x"), attributes=half, headers=half)))
+    start_child(world, attempt, NO_OPTIONS)
+    child = world.run("x/1")
+    assert (child.attributes, child.headers) == (half, half)
 
 
 def test_too_many_headers_of_a_child_run_are_refused_where_its_parent_sees_it() -> None:

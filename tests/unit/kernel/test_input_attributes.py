@@ -41,6 +41,7 @@ def test_what_is_missing_or_null_is_no_attribute(data: object) -> None:
         (order({"tenant": ["a"]}), "must be a text, a number or a boolean; it is a list"),
         (order({"tenant": {}}), "must be a text, a number or a boolean; it is an object"),
         (order({"tenant": "x" * 1_001}), "has 1,001 characters; at most 1,000"),
+        (order({"tenant": "caf\udce9"}), "has half of a surrogate pair"),
         (order("acme"), "needs an object with the field 'tenant'; it is a text"),
         (order(5), "needs an object with the field 'tenant'; it is a number"),
         (["a"], "needs an object with the field 'order'; it is a list"),

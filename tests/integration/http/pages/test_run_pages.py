@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 
+import attrs
 import pytest
 
 from holdfast import Engine, Retry, Worker, sleep, start_child, step, step_context, workflow
 from holdfast.adapters.sql.sqlite import connection
 from holdfast.errors import RunFailedError
 from holdfast.hosts.http.pages import found_runs
+from holdfast.ports.changes import Update
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import RunName
 from tests.integration.http.api import NAMESPACE
 from tests.integration.http.pages.form_person import BASE, Person, Seen
 
@@ -123,6 +127,23 @@ async def test_an_attribute_leads_to_the_runs_that_have_it(person: Person) -> No
     found = await person.opens(address)
     assert "1 run" in found.text
     assert "done/1" in found.text
+
+
+async def test_an_old_attribute_that_no_address_can_have_is_a_text_without_a_link(
+    engine: Engine, person: Person
+) -> None:
+    """Stores keep half of a surrogate pair. Starts refuse it now."""
+    run = engine.sync.start(waits("old"), id="old", attributes={"file": "new"})
+    stored = engine.core.stores.persistence.read(FindRun(RunName(NAMESPACE, run.id)))
+    assert stored is not None
+    engine.core.stores.persistence.transact(
+        lambda tx: tx.apply([Update(attrs.evolve(stored, attributes='{"day":"1","file":"caf\\udce9"}'))])
+    )
+    for path in (f"{BASE}/runs", f"{BASE}/runs/old"):
+        seen = await person.opens(path)
+        assert r"file=caf\udce9" in seen.text
+        assert "attribute=day%3D1" in seen.source
+        assert "attribute=file" not in seen.source
 
 
 async def test_a_filter_has_one_address_as_a_view(person: Person) -> None:
