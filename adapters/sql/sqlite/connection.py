@@ -90,7 +90,7 @@ def sqlite_path(url: str) -> str:
 
 
 def _identity_of(path: str) -> tuple[int, int] | None:
-    """Return the device and the number of a file; None if there is none."""
+    """Return the device and the number of a file; None if it does not exist."""
     try:
         found = os.stat(path)  # a Path would take as long again, in each transaction
     except OSError:
