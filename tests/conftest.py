@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -14,12 +15,17 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.worker.garbage_collection import YOUNG_MAX
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
 
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing with a signal."""
+
+
 # A shell lets its background jobs ignore SIGINT, and nohup SIGHUP. The processes that tests start would ignore it too,
 # as a signal that is ignored stays so in them. One that has a handler does not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGHUP, _ignore)
 
 # A busy machine is no finding. Every day there are few examples; `make test-full` asks for more of them. hypothesis has
 # a profile of its own for CI, which it chooses there by itself.
