@@ -116,7 +116,7 @@ class Engine(EngineMethods):
             DefinitionError: Two workflows have the same name and version, or two steps with a queue, two schedules or
                 two triggers the same name.
         """
-        return cls.on(
+        engine = cls.on(
             open_stores(url, blobs, transport, patience, scheduler),
             workflows=workflows,
             steps=steps,
@@ -129,6 +129,9 @@ class Engine(EngineMethods):
             redact=redact,
             interceptors=interceptors,
         )
+        # The application may use a transport of its own for other engines, too.
+        engine.core.close_when_dropped(closes_transport=transport is None or isinstance(transport, str))
+        return engine
 
     @classmethod
     def on(

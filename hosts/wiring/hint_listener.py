@@ -110,6 +110,11 @@ class ThreadedHintListener:
         with self._lock:
             return len(self._waiting)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is closed, and was not renewed since."""
+        return self._closed.is_set()
+
     def when_ended(self, run: str) -> "Future[Run]":
         """Return a future of the run's row, resolved when the run with this key has ended. Cancel it to unsubscribe."""
         return self._wait(run, _Waiting())
@@ -165,14 +170,17 @@ class ThreadedHintListener:
             self._workers.pop(wake, None)
 
     def close(self) -> None:
-        """Stop the thread; outstanding futures are cancelled."""
-        with self._lock:
-            self._closed.set()
+        """Stop the thread and close the transport; outstanding futures are cancelled."""
+        self.stop()
         self._transport.close()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5.0)
+
+    def stop(self) -> None:
+        """Stop the thread with the next hint, or within a second; outstanding futures are cancelled."""
         with self._lock:
+            self._closed.set()
             waiting = [one.future for several in self._waiting.values() for one in several]
             self._waiting.clear()
         for future in waiting:

@@ -5,8 +5,10 @@
 child and closed with the engine.
 """
 
+import _thread
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -303,6 +305,20 @@ class Core:
         """
         self.lifecycle.close()
 
+    def close_when_dropped(self, *, closes_transport: bool) -> None:
+        """Close the connections, too, once nothing holds this engine or a copy of it. For a store that is its own.
+
+        The threads of the store, the transport and the listener do not hold the engine.
+        """
+        listener = self.listener
+        assert isinstance(listener, ThreadedHintListener)
+        stop = listener.close if closes_transport else listener.stop
+        # All copies of the engine share the lifecycle.
+        dropped = weakref.finalize(
+            self.lifecycle, _close_in_thread, listener, stop, self.adapters.persistence.close
+        )
+        dropped.atexit = False
+
     def _close(self) -> None:
         self._ready = False
         for part in tuple(self._parts):
@@ -317,3 +333,18 @@ def _log_unreadable(blocked: BlockedRun) -> None:
     run = blocked.run
     named = run if run.id else run._replace(id=run.key)  # the id may be what can't be read
     log_blocked(named, blocked.error.code, str(blocked.error))
+
+
+def _close_in_thread(listener: ThreadedHintListener, *closings: Callable[[], None]) -> None:
+    """Call functions in a thread, unless the listener is closed. For the garbage collector, which interrupts any code.
+
+    So it waits for nothing and takes no lock, not even the one that `threading.Thread` takes.
+    """
+
+    def close() -> None:
+        for function in closings:
+            function()
+
+    if not listener.is_closed:
+        with suppress(RuntimeError):  # the interpreter ends
+            _thread.start_new_thread(close, ())
