@@ -32,7 +32,7 @@ from holdfast.hosts.worker.worker import Worker, WorkerStats
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
-from holdfast.ports.errors import DefinitionError, HoldfastError
+from holdfast.ports.errors import DefinitionError, HoldfastError, SessionLostError
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import step_of
 
@@ -146,7 +146,7 @@ def worker_command(
     limits = _limits(queues)
     if processes > 1 and supervised is None:
         log_all(screen, verbose=verbose)
-        run_processes(processes, drain_grace=drain_grace, metrics_at=metrics_at, screen=screen)
+        run_processes(processes, lease=lease, drain_grace=drain_grace, metrics_at=metrics_at, screen=screen)
         return
     number = None if supervised is None else supervised.number
     engine = load_engine(spec or default_engine())
@@ -209,6 +209,8 @@ def _free_jobs(engine: Engine, session: str) -> None:
     try:
         engine.kernel.dispatch(SessionClose(namespace=namespace, session=session))
         freed = engine.kernel.dispatch(LeaseReapStale(namespace=namespace)).freed
+    except SessionLostError:
+        _log.info("the lease of the process before has expired, which has freed its jobs")
     except HoldfastError as error:
         _log.info("could not free the jobs of the process before, their lease expires instead: %s", error)
     else:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PROCESSES_MAX: Final = 256
 AUTO: Final = "auto"
+SILENCE_SECONDS_MIN: Final = 10.0
+"""A process that fails to answer for twice its lease, and at least for so long, is killed."""
 
 
 @attrs.frozen
@@ -60,7 +62,9 @@ def processes_of(_: click.Context, parameter: click.Parameter, text: str) -> int
     return int(text)
 
 
-def run_processes(count: int, *, drain_grace: float, metrics_at: MetricsAddress, screen: Screen) -> None:
+def run_processes(
+    count: int, *, lease: float, drain_grace: float, metrics_at: MetricsAddress, screen: Screen
+) -> None:
     """Run worker processes with the arguments of this command until they have ended. Exits with their code."""
     arguments: Sequence[str] = click.get_current_context().meta[ARGUMENTS]
     # Without -P, a module of the current folder, such as its queue.py, would hide one of the standard library.
@@ -74,7 +78,14 @@ def run_processes(count: int, *, drain_grace: float, metrics_at: MetricsAddress,
         happened.wait(seconds)
         happened.clear()
 
-    supervisor = Supervisor(count, spawn, drain_grace=drain_grace, monotonic=time.monotonic, wait=wait)
+    supervisor = Supervisor(
+        count,
+        spawn,
+        drain_grace=drain_grace,
+        silence_max=max(2 * lease, SILENCE_SECONDS_MIN),
+        monotonic=time.monotonic,
+        wait=wait,
+    )
 
     def health() -> tuple[bool, Mapping[str, object]]:
         return health_of(supervisor.states())

@@ -92,6 +92,8 @@ class ReportReader:
         self._connection = connection
         self._lock = threading.Lock()
         self._number = 0
+        self.answers = 0
+        """How many requests were answered, even if too late."""
         self._received = bytearray()
 
     def read_report(self, *, metrics: bool, timeout: float) -> WorkerReport | None:
@@ -104,6 +106,7 @@ class ReportReader:
                 self._connection.sendall(request)
                 while True:
                     answer = structure(json.loads(self._read_line()), _Answer)
+                    self.answers += 1
                     if answer.id == self._number:  # others came too late
                         return answer.report
             except (OSError, EOFError):

@@ -50,6 +50,11 @@ class SpawnedProcess:
         """Return its state; None if it does not answer within so many seconds."""
         return self._reports.read_report(metrics=metrics, timeout=timeout)
 
+    @property
+    def answers(self) -> int:
+        """How many requests for reports it has answered, even if too late."""
+        return self._reports.answers
+
     def close(self) -> None:
         """Close the socket. The process has ended."""
         self._reports.close()

@@ -11,6 +11,9 @@ prevent the others as well: then the supervisor ends with the exit code of that 
 restarted after a second, then two, up to half a minute. If it ends five times in a row before it was ready, the
 supervisor drains the others and ends, so that whatever started it notices. A process that the system refuses to start,
 for lack of memory for example, counts as one that has ended.
+
+A process that has answered and then does not, for so long that its lease has expired, is killed and replaced: its
+threads hang, so it can neither finish its jobs nor keep them.
 """
 
 import logging
@@ -27,6 +30,8 @@ KILL_SECONDS: Final = 5.0
 """How long after its drain grace a worker process is killed, in seconds."""
 _LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS_READY: Final = 1.0
+_SILENCE_SECONDS_MAX: Final = 2.0
+"""Most seconds of silence between two looks: a supervisor that stood still itself has heard nothing meanwhile."""
 
 _log = logging.getLogger("holdfast.supervisor")
 
@@ -51,6 +56,11 @@ class WorkerProcess(Protocol):
         """Return its state; None if it does not answer within so many seconds."""
         ...
 
+    @property
+    def answers(self) -> int:
+        """How many requests for reports it has answered, even if too late."""
+        ...
+
     def close(self) -> None:
         """Free what it leaves behind. It has ended."""
         ...
@@ -68,6 +78,18 @@ class _Place:
     is_ready: bool = False
     session: str | None = None
     """The last known session of its process, or of the one before."""
+    answers: int = 0
+    silent_seconds: float = 0.0
+    """How long its process has not answered."""
+    looked_at: float = 0.0
+
+    def note_answers(self, answers: int, now: float) -> None:
+        """Note how many answers there are by now."""
+        if answers == self.answers:
+            self.silent_seconds += min(now - self.looked_at, _SILENCE_SECONDS_MAX)
+        else:
+            self.silent_seconds = 0.0
+        self.answers, self.looked_at = answers, now
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +116,7 @@ class Supervisor:
         spawn: Starts the process with a number; OSError if the system refuses. Its second argument is the session of
             the process that it replaces.
         drain_grace: How long the workers may take to drain, in seconds.
+        silence_max: How long a process that has answered may be silent before it is killed, in seconds.
         monotonic: Returns the time in seconds.
         wait: Waits for so many seconds, or less if something has happened.
     """
@@ -104,12 +127,14 @@ class Supervisor:
         spawn: Callable[[int, str | None], WorkerProcess],
         *,
         drain_grace: float,
+        silence_max: float,
         monotonic: Callable[[], float],
         wait: Callable[[float], object],
     ) -> None:
         self._places = [_Place(number) for number in range(count)]
         self._spawn = spawn
         self._drain_grace = drain_grace
+        self._silence_max = silence_max
         self._monotonic = monotonic
         self._wait = wait
         self._has_started = False
@@ -165,6 +190,7 @@ class Supervisor:
         except OSError as error:
             self._note_end(place, f"worker process {place.number} could not be started ({error})", 0, now)
         else:
+            place.answers, place.silent_seconds, place.looked_at = 0, 0.0, now
             _log.debug("worker process %s started, pid %s", place.number, place.process.pid)
 
     def _look_at(self, place: _Place, now: float) -> None:
@@ -184,6 +210,16 @@ class Supervisor:
             place.is_ready = place.is_ready or report.is_ready
         if place.is_ready:
             place.restarts.note_ready(now)
+        place.note_answers(process.answers, now)
+        if place.answers and place.silent_seconds >= self._silence_max:
+            _log.error(
+                "worker process %s (pid %s) has not answered for %.0f s: it is killed",
+                place.number,
+                process.pid,
+                place.silent_seconds,
+            )
+            place.silent_seconds = 0.0
+            process.send_signal(signal.SIGKILL)
 
     def _note_end(self, place: _Place, what: str, code: int, now: float) -> None:
         """Note that a place is empty again. `what` is the event in the log, `code` 0 if there was no process."""

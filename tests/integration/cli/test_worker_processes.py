@@ -98,6 +98,20 @@ def test_a_killed_process_is_replaced_and_its_jobs_do_not_wait_for_its_lease(sho
     assert "ended with SIGKILL" in err
 
 
+def test_a_process_that_hangs_is_killed_and_replaced(shop: Shop) -> None:
+    with supervisor(shop, "--lease", "1") as (process, url):
+        hanging = health(url)[1][1]["pid"]
+        os.kill(hanging, signal.SIGSTOP)
+        until(lambda: not is_alive(hanging))
+        until(lambda: health(url)[0] == 200)
+        states = health(url)[1]
+        process.terminate()
+        _, err = process.communicate(timeout=SECONDS_MAX)
+    assert [state["restarts"] for state in states] == [0, 1]
+    assert f"worker process 1 (pid {hanging}) has not answered for 1" in err
+    assert process.returncode == 0, err
+
+
 def test_a_stop_drains_all_processes(shop: Shop) -> None:
     with supervisor(shop) as (process, url):
         shop.start("GATE", "slow")

@@ -38,6 +38,7 @@ def test_a_late_report_is_not_taken_for_the_next_one(pair: tuple[socket.socket, 
     assert reader.read_report(metrics=False, timeout=0.01) is None
     ReportServer(pair[1], lambda _: reports.pop(0), abandoned=lambda: None).start()
     assert reader.read_report(metrics=False, timeout=30) == WorkerReport(phase="running", running=2)
+    assert reader.answers == 2
 
 
 def test_a_process_that_has_ended_has_no_report(pair: tuple[socket.socket, socket.socket]) -> None:

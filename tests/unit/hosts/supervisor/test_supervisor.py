@@ -12,6 +12,7 @@ from holdfast.hosts.supervisor.restarts import FAILURES_MAX, RESTART_MAX, STABLE
 from holdfast.hosts.supervisor.supervisor import KILL_SECONDS, Supervisor
 
 GRACE = 20.0
+SILENCE = 60.0
 
 
 @attrs.define(eq=False)
@@ -24,6 +25,7 @@ class Process:
     code: int | None = None
     signals: list[int] = attrs.field(factory=list[int])
     is_closed: bool = False
+    answers: int = 0
 
     def exit_code(self) -> int | None:
         return self.code
@@ -33,6 +35,7 @@ class Process:
 
     def read_report(self, *, metrics: bool, timeout: float) -> WorkerReport | None:
         assert timeout > 0
+        self.answers += self.report is not None
         return self.report if self.report is None or metrics else attrs.evolve(self.report, metrics=None)
 
     def close(self) -> None:
@@ -54,7 +57,12 @@ class World:
         self.refusals = 0
         """How often the system refuses to start a process."""
         self.supervisor = Supervisor(
-            count, self._spawn, drain_grace=GRACE, monotonic=lambda: self.now, wait=self._wait
+            count,
+            self._spawn,
+            drain_grace=GRACE,
+            silence_max=SILENCE,
+            monotonic=lambda: self.now,
+            wait=self._wait,
         )
         self.supervisor.start()
 
@@ -128,6 +136,65 @@ def test_a_process_that_ends_is_replaced_and_the_new_one_frees_its_jobs() -> Non
         ("running", 0),
         ("running", 1),
     ]
+
+
+def test_a_process_that_hangs_is_killed_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(2).all_ready()
+    hanging = world.started[1]
+    hanging.report = None
+    for _ in range(59):
+        world.step(1)
+    assert not hanging.signals
+    world.step(1)
+    assert hanging.signals == [signal.SIGKILL]
+    assert f"worker process 1 (pid {hanging.pid}) has not answered for 60 s: it is killed" in caplog.text
+    world.step(1)
+    assert hanging.signals == [signal.SIGKILL]
+    hanging.code = -signal.SIGKILL
+    world.step(1)
+    world.step(1)
+    assert world.started[2].former == f"session {hanging.pid}"
+    assert not world.started[0].signals
+
+
+def test_a_process_that_answers_too_late_does_not_hang() -> None:
+    world = World(1).all_ready()
+    (slow,) = world.started
+    slow.report = None
+    for _ in range(10):
+        world.step(59)
+        slow.answers += 1
+    for _ in range(50):
+        world.step(1)
+    assert not slow.signals
+
+
+def test_the_time_in_which_the_supervisor_stood_still_does_not_count() -> None:
+    world = World(1).all_ready()
+    (process,) = world.started
+    process.report = None
+    for _ in range(20):
+        world.step(3_600)
+    assert not process.signals
+
+
+def test_a_process_that_hangs_before_it_is_ready_is_killed() -> None:
+    world = World(2)
+    world.step()
+    (first,) = world.started
+    first.report = WorkerReport(phase="running")
+    world.step(1)
+    first.report = None
+    for _ in range(60):
+        world.step(1)
+    assert first.signals == [signal.SIGKILL]
+
+
+def test_a_process_that_takes_long_to_start_is_not_killed() -> None:
+    world = World(2)
+    for _ in range(1_000):
+        world.step(1)
+    assert [process.signals for process in world.started] == [[]]
 
 
 def test_a_process_that_the_system_refuses_is_started_later(caplog: pytest.LogCaptureFixture) -> None:
