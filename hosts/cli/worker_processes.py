@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROCESSES_MAX: Final = 256
 AUTO: Final = "auto"
-SILENCE_SECONDS_MIN: Final = 10.0
+HUNG_SECONDS_MIN: Final = 10.0
 """A process that fails to answer for twice its lease, and at least for so long, is killed."""
 
 
@@ -82,7 +82,7 @@ def run_processes(
         count,
         spawn,
         drain_grace=drain_grace,
-        silence_max=max(2 * lease, SILENCE_SECONDS_MIN),
+        hung_after=max(2 * lease, HUNG_SECONDS_MIN),
         monotonic=time.monotonic,
         wait=wait,
     )

@@ -30,8 +30,8 @@ KILL_SECONDS: Final = 5.0
 """How long after its drain grace a worker process is killed, in seconds."""
 _LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS_READY: Final = 1.0
-_SILENCE_SECONDS_MAX: Final = 2.0
-"""Most seconds of silence between two looks: a supervisor that stood still itself has heard nothing meanwhile."""
+_LOOK_GAP_MAX: Final = 2.0
+"""The longest interval between two looks that counts: a supervisor that was suspended sent no requests meanwhile."""
 
 _log = logging.getLogger("holdfast.supervisor")
 
@@ -79,16 +79,16 @@ class _Place:
     session: str | None = None
     """The last known session of its process, or of the one before."""
     answers: int = 0
-    silent_seconds: float = 0.0
+    unanswered_seconds: float = 0.0
     """How long its process has not answered."""
     looked_at: float = 0.0
 
     def note_answers(self, answers: int, now: float) -> None:
         """Note how many answers there are by now."""
         if answers == self.answers:
-            self.silent_seconds += min(now - self.looked_at, _SILENCE_SECONDS_MAX)
+            self.unanswered_seconds += min(now - self.looked_at, _LOOK_GAP_MAX)
         else:
-            self.silent_seconds = 0.0
+            self.unanswered_seconds = 0.0
         self.answers, self.looked_at = answers, now
 
 
@@ -116,7 +116,7 @@ class Supervisor:
         spawn: Starts the process with a number; OSError if the system refuses. Its second argument is the session of
             the process that it replaces.
         drain_grace: How long the workers may take to drain, in seconds.
-        silence_max: How long a process that has answered may be silent before it is killed, in seconds.
+        hung_after: After how many seconds without an answer a process that has answered before is killed.
         monotonic: Returns the time in seconds.
         wait: Waits for so many seconds, or less if something has happened.
     """
@@ -127,14 +127,14 @@ class Supervisor:
         spawn: Callable[[int, str | None], WorkerProcess],
         *,
         drain_grace: float,
-        silence_max: float,
+        hung_after: float,
         monotonic: Callable[[], float],
         wait: Callable[[float], object],
     ) -> None:
         self._places = [_Place(number) for number in range(count)]
         self._spawn = spawn
         self._drain_grace = drain_grace
-        self._silence_max = silence_max
+        self._hung_after = hung_after
         self._monotonic = monotonic
         self._wait = wait
         self._has_started = False
@@ -190,7 +190,7 @@ class Supervisor:
         except OSError as error:
             self._note_end(place, f"worker process {place.number} could not be started ({error})", 0, now)
         else:
-            place.answers, place.silent_seconds, place.looked_at = 0, 0.0, now
+            place.answers, place.unanswered_seconds, place.looked_at = 0, 0.0, now
             _log.debug("worker process %s started, pid %s", place.number, place.process.pid)
 
     def _look_at(self, place: _Place, now: float) -> None:
@@ -211,14 +211,14 @@ class Supervisor:
         if place.is_ready:
             place.restarts.note_ready(now)
         place.note_answers(process.answers, now)
-        if place.answers and place.silent_seconds >= self._silence_max:
+        if place.answers and place.unanswered_seconds >= self._hung_after:
             _log.error(
                 "worker process %s (pid %s) has not answered for %.0f s: it is killed",
                 place.number,
                 process.pid,
-                place.silent_seconds,
+                place.unanswered_seconds,
             )
-            place.silent_seconds = 0.0
+            place.unanswered_seconds = 0.0
             process.send_signal(signal.SIGKILL)
 
     def _note_end(self, place: _Place, what: str, code: int, now: float) -> None:

@@ -12,7 +12,7 @@ from holdfast.hosts.supervisor.restarts import FAILURES_MAX, RESTART_MAX, STABLE
 from holdfast.hosts.supervisor.supervisor import KILL_SECONDS, Supervisor
 
 GRACE = 20.0
-SILENCE = 60.0
+HUNG = 60.0
 
 
 @attrs.define(eq=False)
@@ -60,7 +60,7 @@ class World:
             count,
             self._spawn,
             drain_grace=GRACE,
-            silence_max=SILENCE,
+            hung_after=HUNG,
             monotonic=lambda: self.now,
             wait=self._wait,
         )
