@@ -1,7 +1,7 @@
 """The options that serve metrics at an address of their own."""
 
 import functools
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit
 
 if TYPE_CHECKING:
     from holdfast.hosts.metrics.metrics import Exposition, Metrics
+    from holdfast.hosts.metrics.status_server import Health
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +28,7 @@ class MetricsAddress:
     def served_with_health(
         self,
         expose: "Callable[[str], Exposition] | None",
-        health: Callable[[], tuple[bool, Mapping[str, object]]],
+        health: "Callable[[], Health]",
         screen: Screen,
     ) -> Generator[None]:
         """Serve metrics and health for as long as the block lasts, if there are a port and metrics.

@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from holdfast.hosts.cli.metrics_options import MetricsAddress, metrics_options
 from holdfast.hosts.cli.process_logs import log_all
 from holdfast.hosts.cli.worker_processes import Place, health_of, processes_of, run_processes
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.supervisor.reports import ReportServer, WorkerReport
+from holdfast.hosts.supervisor.reports import BLOCKED, ReportServer, WorkerReport
 from holdfast.hosts.supervisor.supervisor import ProcessState
 from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.stores import built_in_sink
@@ -38,6 +38,7 @@ from holdfast.ports.records.job import step_of
 
 if TYPE_CHECKING:
     from holdfast.hosts.metrics.metrics import Metrics
+    from holdfast.hosts.metrics.status_server import Health
 
 LEAVE_SECONDS: Final = 2.0
 """How long the process may take after the drain grace, in seconds, to store results and release other jobs."""
@@ -173,7 +174,9 @@ def worker_command(
     if metrics is not None:
         metrics.add_worker(worker)
     if supervised is not None:
-        ReportServer(socket.socket(fileno=supervised.descriptor), partial(_report, worker, metrics)).start()
+        ReportServer(
+            socket.socket(fileno=supervised.descriptor), partial(_report, worker, lease, metrics)
+        ).start()
         metrics_at = attrs.evolve(metrics_at, port=None)
     ended = threading.Event()
     served = tuple(limits) or engine.core.registry.queues(DEFAULT_QUEUE)
@@ -186,7 +189,7 @@ def worker_command(
 
         expose = None if metrics is None else metrics.expose
         with (
-            metrics_at.served_with_health(expose, partial(_health, worker), screen),
+            metrics_at.served_with_health(expose, partial(_health, worker, lease), screen),
             Reporter(
                 screen,
                 engine,
@@ -217,14 +220,16 @@ def _free_jobs(engine: Engine, session: str) -> None:
         _log.info("the process before held %s, which other attempts may run now", counted(freed, "job"))
 
 
-def _report(worker: Worker, metrics: "Metrics | None", with_metrics: bool) -> WorkerReport:
+def _report(worker: Worker, lease: float, metrics: "Metrics | None", with_metrics: bool) -> WorkerReport:
     stats = worker.stats()
     text = metrics.expose().content.decode() if with_metrics and metrics is not None else None
-    return WorkerReport(phase=stats.phase, session=stats.session, running=stats.running, metrics=text)
+    # Renewal has a thread of its own, so the worker keeps its jobs, but none of them can go on.
+    phase = BLOCKED if stats.blocked_seconds > lease else stats.phase
+    return WorkerReport(phase=phase, session=stats.session, running=stats.running, metrics=text)
 
 
-def _health(worker: Worker) -> tuple[bool, Mapping[str, object]]:
-    report = _report(worker, None, with_metrics=False)
+def _health(worker: Worker, lease: float) -> "Health":
+    report = _report(worker, lease, None, with_metrics=False)
     phase = report.phase if report.session is not None else "starting"
     state = ProcessState(
         process=0, pid=os.getpid(), phase=phase, session=report.session, running=report.running

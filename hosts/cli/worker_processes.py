@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -18,12 +18,14 @@ from holdfast.hosts.cli.console import Screen
 from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.cli.metrics_options import MetricsAddress
 from holdfast.hosts.supervisor.processors import available_processors
+from holdfast.hosts.supervisor.reports import BLOCKED
 from holdfast.hosts.supervisor.spawned_processes import SpawnedProcess
 from holdfast.hosts.supervisor.supervisor import ProcessState, Supervisor
 from holdfast.hosts.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from holdfast.hosts.metrics.metrics import Exposition
+    from holdfast.hosts.metrics.status_server import Health
 
 PROCESSES_MAX: Final = 256
 AUTO: Final = "auto"
@@ -87,7 +89,7 @@ def run_processes(
         wait=wait,
     )
 
-    def health() -> tuple[bool, Mapping[str, object]]:
+    def health() -> "Health":
         return health_of(supervisor.states())
 
     def expose(accept: str) -> "Exposition":
@@ -112,11 +114,15 @@ def _interpreter_options() -> Sequence[str]:
     return options()
 
 
-def health_of(states: Sequence[ProcessState]) -> tuple[bool, Mapping[str, object]]:
-    """Return whether worker processes are well, and the document for `/health`."""
+def health_of(states: Sequence[ProcessState]) -> "Health":
+    """Return the health of worker processes."""
+    # Imported here, as the module needs the extra for metrics. So do all callers.
+    from holdfast.hosts.metrics.status_server import Health
+
     is_well = all(state.phase in {"running", "draining"} for state in states)
+    is_alive = all(state.phase != BLOCKED for state in states)  # the supervisor replaces one that is silent
     processes = [attrs.asdict(state, filter=lambda field, _: field.name != "metrics") for state in states]
-    return is_well, {"status": "ok" if is_well else "degraded", "processes": processes}
+    return Health(is_well, is_alive, {"status": "ok" if is_well else "degraded", "processes": processes})
 
 
 def _merged(states: Sequence[ProcessState], accept: str) -> "Exposition":

@@ -29,6 +29,7 @@ STORE_WAIT_SECONDS: Final = 2.0
 _GAUGES: Final = {
     "running": "Bodies that run.",
     "unsettled": "Bodies that have ended and whose result is not stored yet.",
+    "blocked_seconds": "For how long bodies have blocked the event loops of workers.",
 }
 _COUNTERS: Final = {
     "claimed": "Jobs that were claimed.",
@@ -143,5 +144,6 @@ def _help(text: str) -> str:
     return f"This process, its workers: {text[0].lower()}{text[1:]}"
 
 
-def _sum(stats: list[WorkerStats], name: str) -> int:
-    return sum(getattr(one, name) for one in stats)
+def _sum(stats: list[WorkerStats], name: str) -> float:
+    values: list[float] = [getattr(one, name) for one in stats]
+    return sum(values)

@@ -1,4 +1,4 @@
-"""An HTTP server of a worker for the programs that watch it: `/metrics` for Prometheus, `/health` for a platform."""
+"""An HTTP server of a worker for what watches it: `/metrics` for Prometheus, `/health` and `/livez` for a platform."""
 
 import json
 import socket
@@ -9,6 +9,7 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import attrs
 from typing_extensions import override
 
 from holdfast.hosts.metrics.metrics import Exposition
@@ -19,12 +20,24 @@ if TYPE_CHECKING:
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
+@attrs.frozen
+class Health:
+    """The health of a worker, or of several processes of one."""
+
+    is_well: bool
+    """Whether it can do its work."""
+    is_alive: bool
+    """Whether it may become well without a restart: whether its code runs, whatever the store does."""
+    document: Mapping[str, object]
+    """What is to be known about it, as JSON."""
+
+
 @contextmanager
 def served_status(
     host: str,
     port: int,
     expose: Callable[[str], Exposition],
-    health: Callable[[], tuple[bool, Mapping[str, object]]],
+    health: Callable[[], Health],
 ) -> Generator[str]:
     """Serve metrics and health to everybody at an address, without TLS; provide the URL of the metrics.
 
@@ -32,7 +45,7 @@ def served_status(
         host: The address.
         port: The port; 0 for any free one.
         expose: Returns the metrics in the format that the header `Accept` of a scrape prefers.
-        health: Returns whether the worker is well, and the document that says so.
+        health: Returns the health of the worker.
 
     Raises:
         OSError: The address can't be had.
@@ -44,14 +57,15 @@ def served_status(
                 shown = expose(str(environment.get("HTTP_ACCEPT", "")))
                 start("200 OK", [("Content-Type", shown.media_type)])
                 return [shown.content]
-            case "/health":
-                is_well, document = health()
-                status = "200 OK" if is_well else "503 Service Unavailable"
+            case "/health" | "/livez" as path:
+                found = health()
+                is_good = found.is_well if path == "/health" else found.is_alive
+                status = "200 OK" if is_good else "503 Service Unavailable"
                 start(status, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
-                return [json.dumps(document).encode() + b"\n"]
+                return [json.dumps(found.document).encode() + b"\n"]
             case _:
                 start("404 Not Found", [("Content-Type", _TEXT)])
-                return [b"there are /metrics and /health\n"]
+                return [b"there are /metrics, /health and /livez\n"]
 
     kind = _StatusServer6 if ":" in host else _StatusServer
     server = make_server(host, port, answer, kind, _QuietHandler)

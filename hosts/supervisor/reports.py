@@ -18,6 +18,8 @@ from cattrs import structure
 
 REPORT_SECONDS: Final = 2.0
 """How long the supervisor waits for a report."""
+BLOCKED: Final = "blocked"
+"""The phase of a worker whose event loop has been blocked for longer than its lease."""
 _BYTES_AT_ONCE: Final = 65_536
 
 
@@ -26,7 +28,7 @@ class WorkerReport:
     """The state of a worker process."""
 
     phase: str
-    """`running`, `draining` or `stopped`: a `Phase`."""
+    """`running`, `draining` or `stopped`: a `Phase`; or `blocked`."""
     session: str | None = None
     """The session of the worker; None until it has connected to the store."""
     running: int = 0

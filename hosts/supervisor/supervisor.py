@@ -101,7 +101,9 @@ class ProcessState:
     pid: int | None
     """None while it waits for a restart."""
     phase: str
-    """`starting`, `running`, `draining`, `stopped`, or `restarting`; `silent` if it does not answer."""
+    """`starting`, `running`, `draining`, `stopped` or `restarting`; `silent` if it does not answer; `blocked` if its
+    event loop has been blocked for longer than its lease.
+    """
     session: str | None = None
     running: int = 0
     restarts: int = 0

@@ -137,6 +137,11 @@ class WorkerRunner:
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
                     await self._wait_for_threads()
 
+    @property
+    def blocked_seconds(self) -> float:
+        """For how long its event loop has been blocked. From any thread."""
+        return self._renewal.blocked_seconds
+
     def drain(self) -> None:
         """Drain. From any thread, also before `serve` runs, which then returns at once."""
         self._leave(p.Drain())

@@ -56,6 +56,14 @@ class Renewal:
         self._in_loop = caller_into_loop()
         self._loop_thread = threading.get_ident()
 
+    @property
+    def blocked_seconds(self) -> float:
+        """For how long the event loop has been blocked; 0.0 up to `BLOCKED_AFTER`. Safe from any thread."""
+        if self._turned.is_set() or self._stopped.is_set():
+            return 0.0
+        seconds = time.monotonic() - self._checked_at
+        return seconds if seconds >= BLOCKED_AFTER else 0.0
+
     def in_loop(self, call: Callable[[], None]) -> None:
         """Schedule a call on the loop without waiting for it. Does nothing if the loop is closed."""
         if self._in_loop is not None:

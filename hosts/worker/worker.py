@@ -64,6 +64,7 @@ class WorkerStats:
         commits: Claims that returned jobs, and batches of results that were stored.
         events: Events that sinks have accepted.
         dead_lettered: Streams that were dead-lettered: runs whose events a sink keeps refusing.
+        blocked_seconds: For how long a body has blocked its event loop, in seconds; 0.0 if for less than a second.
     """
 
     session: str | None
@@ -81,6 +82,7 @@ class WorkerStats:
     commits: int
     events: int = 0
     dead_lettered: int = 0
+    blocked_seconds: float = 0.0
 
 
 class Worker:
@@ -289,6 +291,7 @@ class Worker:
             phase=runner.machine.phase,
             running=runner.machine.running,
             unsettled=runner.machine.unsettled,
+            blocked_seconds=runner.blocked_seconds,
             **attrs.asdict(runner.counts),
         )
 

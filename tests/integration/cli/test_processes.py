@@ -57,10 +57,20 @@ async def gate() -> str:
         await anyio.sleep(0.01)
     return "through"
 
+@stage
+async def blocking() -> str:
+    import time
+    with open(HERE / "reached", "w") as reached:
+        reached.write("here")
+    while not (HERE / "open").exists():
+        time.sleep(0.01)  # the event loop stands still
+    return "through"
+
 SUM = Pipeline("sum", input=int).pipe(plan).map(double).pipe(add)
 SURVIVE = Pipeline("survive").pipe(survive)
 GATE = Pipeline("gate").pipe(gate)
-engine = Engine.open(f"sqlite:///{HERE}/shop.db", workflows=[SUM, SURVIVE, GATE])
+BLOCKING = Pipeline("blocking").pipe(blocking)
+engine = Engine.open(f"sqlite:///{HERE}/shop.db", workflows=[SUM, SURVIVE, GATE, BLOCKING])
 """
 SECONDS_MAX = 200
 
@@ -160,7 +170,7 @@ def test_a_run_is_started_worked_on_and_waited_for(shop: Shop) -> None:
     assert (worker.returncode, stopped["event"], stopped["failed"]) == (0, "stopped", 0)
     assert stopped["settled"] == stopped["started"] == 7  # plan, expand, four times double, add
     messages = [json.loads(line)["message"] for line in err.splitlines()]
-    assert "workflows sum@1, survive@1, gate@1; queues default; concurrency 7" in messages[0]
+    assert "workflows sum@1, survive@1, gate@1, blocking@1; queues default; concurrency 7" in messages[0]
     (stopping,) = messages[1:-1]
     assert stopping.startswith("SIGTERM: draining")
 

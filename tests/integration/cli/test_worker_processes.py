@@ -50,10 +50,10 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def health(url: str) -> tuple[int, list[Mapping[str, Any]]]:
-    """Return the status of `/health`, and the states of the processes."""
+def health(url: str, path: str = "/health") -> tuple[int, list[Mapping[str, Any]]]:
+    """Return the status of `/health` or `/livez`, and the states of the processes."""
     try:
-        with urllib.request.urlopen(url.replace("/metrics", "/health"), timeout=SECONDS_MAX) as answer:
+        with urllib.request.urlopen(url.replace("/metrics", path), timeout=SECONDS_MAX) as answer:
             return answer.status, json.load(answer)["processes"]
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)["processes"]
@@ -110,6 +110,29 @@ def test_a_process_that_hangs_is_killed_and_replaced(shop: Shop) -> None:
     assert [state["restarts"] for state in states] == [0, 1]
     assert f"worker process 1 (pid {hanging}) has not answered for 1" in err
     assert process.returncode == 0, err
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_process_whose_event_loop_is_blocked_is_neither_well_nor_alive(shop: Shop, processes: str) -> None:
+    arguments = ("worker", "--json", "--processes", processes, "--lease", "1", "--metrics-port", "0")
+    with shop.process(*arguments) as process:
+        assert process.stdout is not None
+        events = [json.loads(process.stdout.readline()) for _ in range(1 + int(processes))]
+        (url,) = (event["url"] for event in events if event["event"] == "metrics")
+        until(lambda: health(url)[0] == 200)
+        assert health(url, "/livez")[0] == 200
+        shop.start("BLOCKING", "block")
+        shop.wait_until_reached()
+        until(lambda: health(url)[0] == 503)
+        assert [state["phase"] for state in health(url)[1]].count("blocked") == 1
+        assert health(url, "/livez")[0] == 503
+        with urllib.request.urlopen(url, timeout=SECONDS_MAX) as answer:
+            shown = answer.read().decode()
+        (shop.folder / "open").touch()
+        until(lambda: health(url)[0] == 200)
+        assert health(url, "/livez")[0] == 200
+    lines = [line for line in shown.splitlines() if line.startswith("holdfast_worker_blocked_seconds")]
+    assert max(float(line.rpartition(" ")[2]) for line in lines) > 1
 
 
 def test_a_stop_drains_all_processes(shop: Shop) -> None:

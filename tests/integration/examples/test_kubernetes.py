@@ -14,6 +14,7 @@ from tests.integration.examples.pages import DOCS, blocks
 from tests.integration.examples.test_command_lines import check
 
 PAGE: Final = DOCS / "howto" / "kubernetes.md"
+_AT_A_WORKER: Final = ("/health", "/livez")
 _yaml: Any = import_module("yaml")  # it has no types here
 MANIFESTS: Final[list[dict[str, Any]]] = [
     manifest
@@ -59,8 +60,8 @@ def test_the_probes_read_what_is_served_at_a_port_of_the_container() -> None:
                 request = found[probe]["httpGet"]
                 assert ports[request["port"]] in found["args"]
                 is_worker = pod == "shop-worker"
-                assert request["path"] in ({"/health"} if is_worker else served)
-    assert '"/health"' in inspect.getsource(status_server)
+                assert request["path"] in (set(_AT_A_WORKER) if is_worker else served)
+    assert all(f'"{path}"' in inspect.getsource(status_server) for path in _AT_A_WORKER)
 
 
 def test_a_worker_may_drain_before_it_is_killed() -> None:

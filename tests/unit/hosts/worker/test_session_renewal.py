@@ -158,9 +158,12 @@ async def test_who_blocks_the_loop_is_shown(
     renewed.renewal.start()
     with caplog.at_level(logging.WARNING):
         hold_up_the_loop(0.15)
+    seconds = renewed.renewal.blocked_seconds
     renewed.renewal.stop()
 
     assert renewed.renewal.blocked > 0
+    assert seconds >= 0.02
+    assert renewed.renewal.blocked_seconds == 0.0
     assert "hold_up_the_loop" in caplog.text
     assert renewed.store.dump().sessions[session].state == "open"
 
@@ -176,6 +179,7 @@ async def test_a_loop_that_turns_is_not_complained_about(
     renewed.renewal.start()
     for _ in range(2):
         assert await anyio.to_thread.run_sync(renewed.is_renewed, session)
+        assert renewed.renewal.blocked_seconds == 0.0
     renewed.renewal.stop()
 
     assert (renewed.renewal.blocked, caplog.text) == (0, "")
