@@ -338,13 +338,18 @@ def _log_unreadable(blocked: BlockedRun) -> None:
 def _close_in_thread(listener: ThreadedHintListener, *closings: Callable[[], None]) -> None:
     """Call functions in a thread, unless the listener is closed. For the garbage collector, which interrupts any code.
 
-    So it waits for nothing and takes no lock, not even the one that `threading.Thread` takes.
+    So it waits for nothing and takes no lock, not even those that the start of a `threading.Thread` takes.
     """
 
     def close() -> None:
         for function in closings:
             function()
 
+    def start() -> None:
+        # Only a `Thread` leaves no trace in `threading.enumerate()`.
+        with suppress(RuntimeError):
+            threading.Thread(target=close, name="holdfast-closing", daemon=True).start()
+
     if not listener.is_closed:
         with suppress(RuntimeError):  # the interpreter ends
-            _thread.start_new_thread(close, ())
+            _thread.start_new_thread(start, ())
