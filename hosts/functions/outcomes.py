@@ -1,7 +1,6 @@
 """The outcomes with which the attempt of a driven function is settled."""
 
 import logging
-import traceback
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -14,6 +13,7 @@ from holdfast.hosts.functions.loader import rows_after
 from holdfast.hosts.functions.published_values import newest_rows, published_name
 from holdfast.hosts.functions.replay import FedAhead, FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
+from holdfast.hosts.text import printable
 from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.functions.protocol import FunctionContinued, FunctionReturned
 from holdfast.kernel.history import events
-from holdfast.kernel.history.exceptions import error_words
+from holdfast.kernel.history.exceptions import error_words, message_of
 from holdfast.kernel.rules.continue_as_new import carried_update
 from holdfast.ports.records.values import Payload
 
@@ -70,7 +70,7 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
         return Cancelled(reason=str(ended.error)[:MESSAGE_MAX])
     if isinstance(ended.error, Exception):
         return body.failed(ended.error)
-    message = "".join(traceback.format_exception_only(ended.error)).strip()
+    message = printable(message_of(ended.error))[:MESSAGE_MAX]
     kind = type(ended.error).__name__
     return Failed(failure=Failure(code="body_error", message=message, type=kind, retryable=False))
 

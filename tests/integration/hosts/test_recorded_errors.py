@@ -164,3 +164,27 @@ def test_who_asks_for_an_update_has_its_error_as_the_cause(open_engine: OpenEngi
         run.cancel()
 
     assert words_of(caught.value.__cause__) == WORDS
+
+
+@workflow
+async def give_out(with_null: bool) -> None:
+    if with_null:
+        raise SystemExit("bad\0text\ud800" + "x" * 10_000)
+    raise BaseExceptionGroup("all", [SystemExit(3), ValueError("no")])
+
+
+@pytest.mark.parametrize(
+    ("with_null", "words"),
+    [
+        (True, "SystemExit: bad\ufffdtext\ufffdxxx"),
+        (False, "BaseExceptionGroup: SystemExit: 3 (1 of 2 in group 'all'); ValueError: no (2 of 2)"),
+    ],
+)
+def test_a_function_that_exits_fails_with_a_message_that_can_be_stored(
+    open_engine: OpenEngine, with_null: bool, words: str
+) -> None:
+    with open_engine(give_out).sync as engine, Worker(engine):
+        with pytest.raises(RunFailedError) as caught:
+            engine.start(give_out(with_null)).result(timeout=5)
+        assert str(caught.value.error).startswith(words)
+        assert len(str(caught.value.error)) < 2_100
