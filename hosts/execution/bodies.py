@@ -16,6 +16,7 @@ from holdfast.hosts.execution.last_steps import LastSteps
 from holdfast.hosts.execution.output_buffer import OutputBuffer
 from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.execution.trigger_firer import TriggerFirer
+from holdfast.hosts.text import printable
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
 from holdfast.hosts.wiring.interceptors import (
@@ -418,11 +419,13 @@ class Body:
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
         if isinstance(error, StartRefusedError):
-            return Blocked(failure=Failure(code=INTERCEPTOR_FAILED, message=str(error)[:MESSAGE_MAX]))
+            return Blocked(
+                failure=Failure(code=INTERCEPTOR_FAILED, message=printable(str(error))[:MESSAGE_MAX])
+            )
         if isinstance(error, UnreadableInputError) and self.attempt.kind not in _NEVER_BLOCKING:
             run = self.work.run
             _log.warning("run %s of %s is blocked: %s", run.id, run.workflow, error)
-            return Blocked(failure=Failure(code=error.code, message=str(error)[:MESSAGE_MAX]))
+            return Blocked(failure=Failure(code=error.code, message=printable(str(error))[:MESSAGE_MAX]))
         stage = self.stage
         if self._checked is not None and self._checked.check_retry is not None:
             stage = attrs.evolve(stage, retry=self._checked.check_retry)

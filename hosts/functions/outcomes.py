@@ -67,7 +67,7 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
         return await continue_as_new_outcome(body, drive, ended)
     assert ended is not None
     if drive.is_cancelled:
-        return Cancelled(reason=str(ended.error)[:MESSAGE_MAX])
+        return Cancelled(reason=printable(message_of(ended.error))[:MESSAGE_MAX])
     if isinstance(ended.error, Exception):
         return body.failed(ended.error)
     message = printable(message_of(ended.error))[:MESSAGE_MAX]
@@ -96,7 +96,7 @@ def stuck(places: Sequence[str]) -> Outcome:
 
 def blocked(code: str, message: str) -> Outcome:
     """Return an outcome that blocks the run."""
-    return Blocked(failure=Failure(code=code, message=message[:MESSAGE_MAX]))
+    return Blocked(failure=Failure(code=code, message=printable(message)[:MESSAGE_MAX]))
 
 
 _SHOWN_PAGE: Final = 100

@@ -45,7 +45,7 @@ from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnreadableValueError
 from holdfast.ports.records.values import Micros
-from holdfast.ports.validation import duration
+from holdfast.ports.validation import AWARE, check, duration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -446,9 +446,10 @@ async def sleep(how_long: Duration, /) -> None:
 async def sleep_until(when: datetime, /) -> None:
     """Wait until an instant, an aware datetime.
 
-    ValueError if it has no time zone. RuntimeError outside of a workflow.
+    InvalidArgumentError, which is a ValueError, if it is something else. RuntimeError outside of a workflow.
     """
     loop = loop_for("holdfast.sleep_until()")
+    check("sleep_until", AWARE, when=when)
     await _sleep((micros(when) - loop.now) / 1_000_000)
 
 

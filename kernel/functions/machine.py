@@ -95,7 +95,7 @@ from holdfast.kernel.functions.run_facts import RunFacts
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.kernel.history import events
 from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step
-from holdfast.kernel.history.exceptions import error_from, error_words
+from holdfast.kernel.history.exceptions import error_from, error_words, leaves_of
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import (
     ChannelClosedError,
@@ -720,6 +720,5 @@ def evict_all(besides: Collection[FunctionMachine] = ()) -> None:
 
 def _left_debugger(error: BaseException | None) -> bool:
     """Whether a function ended because the user left a debugger in it, which is not a failure of the function."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_left_debugger, cast("BaseExceptionGroup[BaseException]", error).exceptions))
-    return error is not None and (type(error).__module__, type(error).__name__) == ("bdb", "BdbQuit")
+    leaves = () if error is None else leaves_of(error)
+    return any((type(leaf).__module__, type(leaf).__name__) == ("bdb", "BdbQuit") for leaf in leaves)

@@ -62,7 +62,7 @@ def message_of(error: BaseException) -> str:
             return str(error)
         group = cast("BaseExceptionGroup[BaseException]", error)
         where = "a TaskGroup" if group.message == _TASK_GROUP else f"group {group.message[:_WORDS_MAX]!r}"
-        leaves = list(_leaves(group))
+        leaves = list(leaves_of(group))
     except Exception:  # noqa: BLE001  # `__str__` of a user's class may raise anything
         return "(its message can't be printed)"
     several = [
@@ -74,10 +74,13 @@ def message_of(error: BaseException) -> str:
     return "; ".join(several)
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for one in group.exceptions:
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors in a group and its groups, however deep; of another error, the error itself."""
+    left = [error]
+    while left:
+        one = left.pop()
         if isinstance(one, BaseExceptionGroup):
-            yield from _leaves(cast("BaseExceptionGroup[BaseException]", one))
+            left.extend(reversed(cast("BaseExceptionGroup[BaseException]", one).exceptions))
         else:
             yield one
 

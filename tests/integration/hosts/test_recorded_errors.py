@@ -1,19 +1,25 @@
 """Handlers get recorded errors with their fields, from steps, queued steps, child runs, updates and stages."""
 
 import asyncio
-from datetime import timedelta
+from datetime import date, timedelta
 
 import attrs
 import pytest
 
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.functions import sleep_until, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
-from holdfast.ports.errors import RunFailedError, StepFailedError, UpdateFailedError
+from holdfast.ports.errors import (
+    CancelRun,
+    RunCancelledError,
+    RunFailedError,
+    StepFailedError,
+    UpdateFailedError,
+)
 from tests.integration.hosts.conftest import OpenEngine
 from tests.sample_values import Level
 
@@ -185,6 +191,34 @@ def test_a_function_that_exits_fails_with_a_message_that_can_be_stored(
 ) -> None:
     with open_engine(give_out).sync as engine, Worker(engine):
         with pytest.raises(RunFailedError) as caught:
-            engine.start(give_out(with_null)).result(timeout=5)
+            engine.start(give_out(with_null)).result(timeout=60)
         assert str(caught.value.error).startswith(words)
         assert len(str(caught.value.error)) < 2_100
+
+
+@workflow
+async def cancel_itself() -> None:
+    raise CancelRun("bad\0text\ud800" + "x" * 10_000)
+
+
+def test_a_function_that_cancels_its_run_does_so_for_a_reason_that_can_be_stored(
+    open_engine: OpenEngine,
+) -> None:
+    with open_engine(cancel_itself).sync as engine, Worker(engine):
+        run = engine.start(cancel_itself())
+        with pytest.raises(RunCancelledError, match="bad\ufffdtext\ufffdxxx"):
+            run.result(timeout=60)
+
+
+@workflow
+async def sleep_until_a_day() -> None:
+    await sleep_until(date(2026, 1, 1))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_an_instant_without_a_time_is_refused_with_what_to_write(open_engine: OpenEngine) -> None:
+    with (
+        open_engine(sleep_until_a_day).sync as engine,
+        Worker(engine),
+        pytest.raises(RunFailedError, match="an aware datetime, such as"),
+    ):
+        engine.start(sleep_until_a_day()).result(timeout=60)

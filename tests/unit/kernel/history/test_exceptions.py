@@ -10,8 +10,8 @@ from typing_extensions import override
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.protocol import FunctionReturned, Row, TimerFired, TimerRequest
-from holdfast.kernel.history.exceptions import error_from, raised_from
+from holdfast.kernel.functions.protocol import FunctionFailed, FunctionReturned, Row, TimerFired, TimerRequest
+from holdfast.kernel.history.exceptions import error_from, message_of, raised_from
 from holdfast.ports.errors import CompensationError, StepFailedError
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine, play
 
@@ -125,6 +125,23 @@ async def many_generators() -> int:
             total += each
         await asyncio.sleep(1)
     return total
+
+
+def nested(error: Exception, depth: int) -> Exception:
+    for _ in range(depth):
+        error = ExceptionGroup("g", [error])
+    return error
+
+
+@workflow
+async def nest_errors(depth: int) -> None:
+    raise nested(ValueError("x"), depth)
+
+
+def test_groups_may_be_nested_however_deep() -> None:
+    assert message_of(nested(ValueError("x"), 5_000)) == "ValueError: x (1 of 1 in group 'g')"
+    turn = new_machine(nest_errors(5_000)).begin()
+    assert isinstance(turn.ended, FunctionFailed)
 
 
 def test_generators_that_are_exhausted_are_not_kept() -> None:
