@@ -10,7 +10,7 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from copy import copy
 from functools import cached_property
 from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
@@ -342,8 +342,9 @@ def _close_in_thread(listener: ThreadedHintListener, *closings: Callable[[], Non
     """
 
     def close() -> None:
-        for function in closings:
-            function()
+        with ExitStack() as stack:  # calls all, whatever one of them raises
+            for function in reversed(closings):
+                stack.callback(function)
 
     def start() -> None:
         # Only a `Thread` leaves no trace in `threading.enumerate()`.
